@@ -21,7 +21,7 @@ import onnx
 
 import popc_runtime
 from benchmarks.option_rows import ROWS, Row
-from popc.archive import build_archive
+from popc.archive import Content, build_archive
 from popc.cli.report import format_table
 from popc.compiler import compile_program
 from popc.request import CompileRequest
@@ -125,7 +125,7 @@ def _compiled(
         _NETWORKS[network](), options=options, dims={"batch": _BATCH}, train=train
     )
     compiled = compile_program(request, request.load())
-    archive, measures = build_archive(compiled), measure(compiled)
+    archive, measures = build_archive([Content(compiled)]), measure(compiled)
     with tempfile.TemporaryDirectory() as folder:
         executable = popc_runtime.load(archive.save(Path(folder) / "program.popx"))
     return _Program(measures, _results(executable))

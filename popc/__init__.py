@@ -18,13 +18,15 @@ from popc_runtime.errors import PopcError
 from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
+    __version__: str
+
     from popc.api import estimate_model as estimate
     from popc.archive import Archive
     from popc.caching.models import compile_model as compile  # noqa: A004 - popc.compile is its name
     from popc.caching.models import load_model as load
     from popc.cost import CostReport
     from popc.options import Options
-    from popc.progress import ProgressEvent, Stage
+    from popc.progress import ProgressEvent, Stage, show_progress
     from popc.request import make_options
     from popc.study.advice import explain_model as explain
     from popc.trained.export import export_onnx, load_weights
@@ -37,6 +39,7 @@ __all__ = [
     "PopcError",
     "ProgressEvent",
     "Stage",
+    "__version__",
     "compile",
     "errors",
     "estimate",
@@ -45,6 +48,7 @@ __all__ = [
     "load",
     "load_weights",
     "make_options",
+    "show_progress",
     "update_optimizer",
 ]
 
@@ -65,6 +69,8 @@ __getattr__ = lazy_names(
         "load": "popc.caching.models:load_model",
         "load_weights": "popc.trained.export",
         "make_options": "popc.request",
+        "show_progress": "popc.progress",
         "update_optimizer": "popc.trained.optimizer",
     },
+    distribution="popc",
 )

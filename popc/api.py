@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO, Unpack
 
-from popc.archive import Archive, build_archive
+from popc.archive import Archive, Content, build_archive
 from popc.compiler import Compiled, Planned, compile_program, plan_program
+from popc.fitting import prove_fits
 from popc.frontend import ModelSource
 from popc.progress import OnProgress, Watch
 from popc.reporting.budget import check_budget
@@ -19,43 +21,67 @@ from popc.reporting.estimation import (
     require_fit,
 )
 from popc.request import CompileKeywords, CompileRequest
+from popc.requests import Requests
+from popc_runtime.format import FitSpec
 
 if TYPE_CHECKING:
     from popc.cost import CostReport
 
-__all__ = ["archive_of", "compile_request", "estimate_model", "estimate_request"]
+__all__ = [
+    "archive_of",
+    "compile_request",
+    "compile_requests",
+    "estimate_model",
+    "estimate_request",
+]
 
 
 def compile_request(
     request: CompileRequest, watch: Watch, against: str | os.PathLike[str] | None = None
 ) -> Archive:
-    """Compile what is asked for.
+    """Compile what is asked for; see `compile_requests`."""
+    return compile_requests(Requests((request,)), watch, against)
+
+
+def compile_requests(
+    requests: Requests, watch: Watch, against: str | os.PathLike[str] | None = None
+) -> Archive:
+    """One archive for several requests, which share a model and its weights.
 
     Args:
-        request: That.
+        requests: What is asked for.
         watch: Told of the progress.
-        against: An archive; if the program exceeds its budget, the error says what has grown.
+        against: An archive; if a program exceeds its budget, the error says what has grown.
 
     Raises:
         PopcError: see `popc.caching.models.compile_model`, which this is the work of.
     """
-    check_target(request.options)
-    compiled = compile_program(request, request.load(), watch)
-    archive = archive_of(compiled)
-    check_budget(compiled, archive, against)
+    first = requests.programs[0]
+    check_target(first.options)
+    loaded = first.load()
+    compiled = [compile_program(request, loaded, watch) for request in requests.programs]
+    fits = prove_fits(requests, loaded)
+    archive = archive_of(compiled, fits)
+    for program in compiled:
+        check_budget(program, archive, against)
     return archive
 
 
-def archive_of(compiled: Compiled) -> Archive:
-    """The archive of a compiled program, with the costs that its options ask for.
+def archive_of(compiled: Sequence[Compiled], fits: Sequence[FitSpec] = ()) -> Archive:
+    """The archive of compiled programs, with the costs that their options ask for.
 
     Raises:
-        DoesNotFitError: a target was chosen, and the program does not fit it.
+        DoesNotFitError: a target was chosen, and a program does not fit it.
+        UsageError: two programs take the same.
     """
-    planned = compiled.planned
-    report, warnings = _costs(planned)
-    archive = build_archive(compiled, report, cycles_of(planned))
-    archive.notes = (*planned.model.notes, *warnings)
+    contents: list[Content] = []
+    notes: dict[str, None] = {}
+    for program in compiled:
+        report, warnings = _costs(program.planned)
+        contents.append(Content(program, report, cycles_of(program.planned)))
+        notes |= dict.fromkeys((*program.planned.model.notes, *warnings))
+    archive = build_archive(contents, fits)
+    archive.notes = tuple(notes)
     return archive
 
 
@@ -74,7 +100,7 @@ def _costs(planned: Planned) -> tuple[bytes, tuple[str, ...]]:
 
 
 def estimate_model(
-    model: ModelSource,
+    model: ModelSource | BinaryIO,
     *,
     on_progress: OnProgress | None = None,
     **keywords: Unpack[CompileKeywords],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
+
+from popc_runtime.display import table_html
 
 if TYPE_CHECKING:
     from popc.ir import Graph, Op
@@ -23,6 +26,7 @@ __all__ = [
     "Stage",
     "Stopped",
     "Watch",
+    "show_progress",
 ]
 
 
@@ -62,6 +66,10 @@ class ProgressEvent:
     stage: Stage
     seconds: float | None = None
     summary: str = ""
+
+    def __str__(self) -> str:
+        time = "   ..." if self.seconds is None else f" {self.seconds:7.2f} s"
+        return f"{self.stage:<10}{time}  {self.summary}".rstrip()
 
 
 OnProgress: TypeAlias = Callable[[ProgressEvent], None]
@@ -126,3 +134,54 @@ class Watch:
 
 
 UNWATCHED = Watch()
+
+
+def show_progress() -> OnProgress:
+    """What to pass as ``on_progress`` to see the stages: a table in a notebook, else lines.
+
+    popc.compile("model.onnx", on_progress=popc.show_progress())
+    """
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is None or not hasattr(shell, "kernel"):  # an interactive terminal has none
+        return _print_line
+    from IPython.display import display
+
+    table = _Table()
+    handle = display(table, display_id=True)
+
+    def show(event: ProgressEvent) -> None:
+        table.take(event)
+        handle.update(table)
+
+    return show
+
+
+def _print_line(event: ProgressEvent) -> None:
+    if event.seconds is not None:
+        sys.stderr.write(f"{event}\n")
+
+
+class _Table:
+    """The stages so far, as notebooks and as plain text show them."""
+
+    def __init__(self) -> None:
+        self._events: dict[Stage, ProgressEvent] = {}
+
+    def take(self, event: ProgressEvent) -> None:
+        """Note that a stage has begun or ended."""
+        self._events[event.stage] = event
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self._events.values()))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                event.stage,
+                "..." if event.seconds is None else f"{event.seconds:.2f} s",
+                event.summary,
+            )
+            for event in self._events.values()
+        ]
+        return table_html("popc.compile", ("stage", "time", "result"), rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeAlias, TypedDict, Unpack
+from typing import Any, BinaryIO, Self, TypeAlias, TypedDict, Unpack
 
 from popc.frontend import (
     Annotations,
@@ -14,6 +14,11 @@ from popc.frontend import (
     ModelSource,
     RecomputeRequests,
     TrainingBindings,
+    given_dims,
+    given_model,
+    given_names,
+    given_shapes,
+    given_values,
     load_model,
 )
 from popc.ir import TensorType
@@ -93,30 +98,31 @@ class CompileRequest:
 
     model: ModelSource
     options: Options
-    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     dims: Mapping[str, int] = field(default_factory=dict[str, int])
     bind: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    outputs: Sequence[str] = ()
+    outputs: tuple[str, ...] = ()
     training: TrainingSettings | None = None
 
     @classmethod
-    def of(cls, model: ModelSource, **keywords: Unpack[CompileKeywords]) -> Self:
+    def of(cls, model: ModelSource | BinaryIO, **keywords: Unpack[CompileKeywords]) -> Self:
         """A request from the arguments of `popc.compile`.
 
         Raises:
             OptionError: options or the training file are wrong; lists every problem.
-            UsageError: ``train`` is given beside ``loss`` or ``optimizer``.
+            UsageError: ``train`` is given beside ``loss`` or ``optimizer``, or an argument is of
+                another kind than it has to be.
             TypeError: there is no such keyword.
         """
         _refuse_unknown(keywords)
         options = keywords.get("options")
         return cls(
-            model,
+            given_model(model),
             options if isinstance(options, Options) else make_options(options),
-            keywords.get("shapes") or {},
-            keywords.get("dims") or {},
-            keywords.get("bind") or {},
-            keywords.get("outputs", ()),
+            given_shapes(keywords.get("shapes")),
+            given_dims(keywords.get("dims")),
+            given_values(keywords.get("bind")),
+            given_names(keywords.get("outputs", ())),
             make_training(keywords.get("train"), keywords.get("loss"), keywords.get("optimizer")),
         )
 
@@ -149,10 +155,10 @@ class CompileRequest:
             OptionError: options are given that only training uses.
         """
         plain = Bindings(
-            shapes={name: tuple(shape) for name, shape in self.shapes.items()},
-            dims=dict(self.dims),
-            values=dict(self.bind),
-            outputs=tuple(self.outputs),
+            shapes=self.shapes,
+            dims=self.dims,
+            values=self.bind,
+            outputs=self.outputs,
             anchors=tuple(self.options.anchors),
             replicas=self.options.replicated_graph_count,
             annotations=_annotations(self.options),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import popc_runtime
+from popc_runtime.display import manifest_html
 from popc_runtime.format import (
     Blob,
     Compression,
@@ -15,6 +18,9 @@ from popc_runtime.format import (
     measure_archive,
     write_archive,
 )
+
+if TYPE_CHECKING:
+    from popc_runtime import Executable
 
 __all__ = ["Archive"]
 
@@ -46,6 +52,14 @@ class Archive:
         """The bytes of the file that `save` writes; `popc_runtime.load` takes them too."""
         return encode_archive(self.manifest, self._blobs, self._compression)
 
+    def load(self, **settings: Any) -> Executable:
+        """The archive in memory as an executable; ``settings`` are those of `popc_runtime.load`.
+
+        Raises:
+            PopcError: see `popc_runtime.load`.
+        """
+        return popc_runtime.load(self, **settings)
+
     def size(self, known: KnownSizes | None = None) -> int:
         """The bytes of the file that `save` writes, without writing it.
 
@@ -58,3 +72,6 @@ class Archive:
         inputs = ", ".join(map(str, self.manifest.inputs))
         outputs = ", ".join(map(str, self.manifest.outputs))
         return f"Archive({inputs}) -> ({outputs})"
+
+    def _repr_html_(self) -> str:
+        return manifest_html("Archive", self.manifest)

@@ -2,49 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from popc.archive.archive import Archive
+from popc.archive.merge import ProgramPart, merge_images
 from popc.archive.panels import store_in_panels
 from popc.archive.streams import describe_streams
 from popc.compiler import Compiled, Planned
 from popc.frontend import ImportedModel, strip_weights
 from popc.memory import ConstantBlock, MemoryPlan
 from popc.options import FloatingPointException, Options, WeightStorage
+from popc_runtime.device import MAIN_PROGRAM
 from popc_runtime.format import (
     Blob,
     BlobKind,
     Codec,
+    FitSpec,
     FloatCheck,
     Manifest,
     Piece,
     ProgramImage,
+    ProgramSpec,
     SequenceSpec,
     VariableSpec,
+    blob_of_program,
     encode_program,
     oldest_reader,
 )
+from popc_runtime.ground.lazy import installed_version
 
-__all__ = ["build_archive"]
+__all__ = ["Content", "build_archive"]
 
 
-def build_archive(compiled: Compiled, report: bytes = b"", cycles: bytes = b"") -> Archive:
-    """The archive of a compiled model.
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A program for an archive.
 
-    ``report`` holds the costs of a run, ``cycles`` those of every op, for counting at run time.
+    Attributes:
+        compiled: The program.
+        report: The costs of a run.
+        cycles: Those of every op, for counting at run time.
     """
-    planned = compiled.planned
+
+    compiled: Compiled
+    report: bytes = b""
+    cycles: bytes = b""
+
+
+def build_archive(contents: Sequence[Content], fits: Sequence[FitSpec] = ()) -> Archive:
+    """The archive of a model that was compiled once or, for several shapes, several times.
+
+    The first program is ``main``, and options are its.  ``fits`` say what may be done with inputs
+    of other shapes.
+
+    Raises:
+        UsageError: see `merge_images`.
+    """
+    planned = contents[0].compiled.planned
     options = planned.options
-    image, constants = _stored(compiled.image, planned.plan.constants, options)
-    manifest = _manifest(planned, tuple(image.programs))
+    manifest, image, blocks = _merged(contents, fits)
+    image, constants = _stored(image, blocks, options)
     codec = Codec.RAW if options.weights is WeightStorage.MMAP else Codec.ZSTD_SHUFFLE
     blobs: tuple[Blob, ...] = (
         Blob.of_bytes(
             "program",
             BlobKind.PROGRAM,
             encode_program(image),
-            oldest_reader=oldest_reader(image),
+            oldest_reader=3 if manifest.variants or manifest.fits else oldest_reader(image),
         ),
         Blob("weights", BlobKind.WEIGHTS, codec, image.constant_bytes, constants),
     )
@@ -52,10 +77,68 @@ def build_archive(compiled: Compiled, report: bytes = b"", cycles: bytes = b"") 
     if names:
         model = strip_weights(planned.program.loaded, names)
         blobs = (*blobs, Blob.of_bytes("model", BlobKind.MODEL, model, required=False))
-    for name, content in (("report", report), ("cycles", cycles)):
-        if content:
-            blobs = (*blobs, Blob.of_bytes(name, BlobKind.REPORT, content, required=False))
+    for name, content in zip((MAIN_PROGRAM, *_names(contents)), contents, strict=True):
+        for kind, data in (("report", content.report), ("cycles", content.cycles)):
+            if data:
+                own = blob_of_program(kind, name)
+                blobs = (*blobs, Blob.of_bytes(own, BlobKind.REPORT, data, required=False))
     return Archive(manifest, blobs, options.compression)
+
+
+def _names(contents: Sequence[Content]) -> tuple[str, ...]:
+    """The names of the programs beside the first."""
+    return tuple(f"{MAIN_PROGRAM}.{number}" for number in range(2, len(contents) + 1))
+
+
+def _merged(
+    contents: Sequence[Content], fits: Sequence[FitSpec]
+) -> tuple[Manifest, ProgramImage, tuple[ConstantBlock, ...]]:
+    """The programs together; a single one as it is."""
+    compiled = [content.compiled for content in contents]
+    manifests = [_manifest(each.planned, tuple(each.image.programs)) for each in compiled]
+    first = compiled[0]
+    if len(compiled) == 1:
+        alone = replace(manifests[0], fits=tuple(fits))
+        return alone, first.image, first.planned.plan.constants
+    names = _names(contents)
+    parts = [
+        ProgramPart(name, each.image, each.planned.plan.constants, manifest.variables)
+        for name, each, manifest in zip((MAIN_PROGRAM, *names), compiled, manifests, strict=True)
+    ]
+    image, constants, variables = merge_images(parts)
+    variants = tuple(map(_program, names, manifests[1:]))
+    manifest = replace(
+        manifests[0],
+        programs=tuple(image.programs),
+        variants=variants,
+        fits=tuple(fits),
+        variables=variables,
+        memory=_memory_of_all(image, [each.planned.plan for each in compiled]),
+    )
+    return manifest, image, constants
+
+
+def _program(name: str, manifest: Manifest) -> ProgramSpec:
+    return ProgramSpec(
+        name,
+        manifest.inputs,
+        manifest.outputs,
+        manifest.streams,
+        manifest.sequences,
+        manifest.memory,
+        manifest.training is not None,
+    )
+
+
+def _memory_of_all(image: ProgramImage, plans: Sequence[MemoryPlan]) -> Mapping[str, int]:
+    return {
+        "arena_bytes": image.arena_bytes,
+        "constant_bytes": image.constant_bytes,
+        "naive_bytes": max(plan.naive_bytes for plan in plans),
+        "peak_bytes": max(plan.peak_bytes for plan in plans),
+        "remote_bytes": image.remote_bytes,
+        "state_bytes": image.state_bytes,
+    }
 
 
 def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
@@ -71,7 +154,7 @@ def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
         streams=streams,
         programs=programs,
         options=options.to_manifest(),
-        compiler_version=_version(),
+        compiler_version=installed_version("popc"),
         model_sha256=program.loaded.sha256,
         variables=_variables(model, planned.plan),
         training=program.training,
@@ -91,13 +174,6 @@ def _stored(
     if options.pack_weights and not options.enable_floating_point_checks:  # which numpy makes
         image, constants = store_in_panels(image, constants)
     return image, tuple(Piece(block.offset, block.data) for block in constants)
-
-
-def _version() -> str:
-    try:
-        return version("popc")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "0+unknown"
 
 
 def _checks(options: Options) -> tuple[FloatCheck, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from popc.caching.programs import ProgramCache
 from popc.caching.quick import given_file
@@ -18,16 +18,16 @@ from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.loader import load
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import BinaryIO, Unpack
 
     from popc.archive import Archive
     from popc.frontend import ModelSource
     from popc.progress import OnArtefact, OnGraph, OnProgress
-    from popc.request import CompileKeywords
+    from popc.requests import SeveralKeywords
     from popc_runtime import Executable
     from popc_runtime.cache.loading import LoadKeywords
 
-    class _LoadModelKeywords(CompileKeywords, LoadKeywords, total=False):
+    class _LoadModelKeywords(SeveralKeywords, LoadKeywords, total=False):
         """What is compiled, and how it is loaded."""
 
 
@@ -37,7 +37,7 @@ _FILES = ("options", "train")  # keywords that may be paths
 
 
 def compile_model(
-    model: ModelSource,
+    model: ModelSource | BinaryIO,
     *,
     cache: CacheSource = False,
     name: str = "",
@@ -45,21 +45,25 @@ def compile_model(
     on_artefact: OnArtefact | None = None,
     on_graph: OnGraph | None = None,
     against: str | os.PathLike[str] | None = None,
-    **keywords: Unpack[CompileKeywords],
+    **keywords: Unpack[SeveralKeywords],
 ) -> Archive:
     """Compile an ONNX model.  Exported as ``popc.compile``.
 
     Args:
-        model: Path of a model, its bytes, or the message itself.
+        model: Path of a model, its bytes, a file that was opened for reading bytes, or the message
+            itself.
         cache: True, or a folder: compile only what is not there, and keep it there.
         name: With ``cache``, what `popc_runtime.load_cached` finds the program by; by default the
             name of the model's file, without its suffix.
-        on_progress: Told when a stage begins and ends; may raise to cancel.
+        on_progress: Told when a stage begins and ends; may raise to cancel.  `popc.show_progress()`
+            shows it.
         on_artefact: Told the text form of what each stage made.
         on_graph: Shown the graph at each checkpoint, with the order of its ops where it is known.
         against: An archive; if the program exceeds its budget, the error says what has grown.
         **keywords: What is compiled: ``options``, ``shapes``, ``dims``, ``bind``, ``outputs``,
-            ``train``, ``loss`` and ``optimizer``, as `popc.request.CompileKeywords` describes them.
+            ``train``, ``loss`` and ``optimizer``, as `popc.request.CompileKeywords` describes them;
+            for several shapes lists of ``shapes``, several sizes of ``dims``, ``split`` and
+            ``pad``, as `popc.requests.SeveralKeywords` does.
 
     Raises:
         ModelError: the model is not valid, or uses what popc cannot compile.
@@ -71,18 +75,19 @@ def compile_model(
     if cache is None or cache is False:
         if name:
             raise UsageError("name says what a program is called in the cache: give cache as well")
-        from popc.api import compile_request
+        from popc.api import compile_requests
         from popc.progress import Watch
-        from popc.request import CompileRequest
+        from popc.requests import several_requests
 
-        request = CompileRequest.of(model, **keywords)
-        return compile_request(request, Watch(on_progress, on_artefact, on_graph), against)
+        requests = several_requests(model, **keywords)
+        return compile_requests(requests, Watch(on_progress, on_artefact, on_graph), against)
     if on_artefact is not None or on_graph is not None:
         raise UsageError(
             "on_artefact and on_graph look at the stages, which a program from the cache skips",
             hint="leave out cache",
         )
-    program = _cache(cache, model, name, keywords).get(lambda: _watch(on_progress), None, against)
+    held: Any = model
+    program = _cache(cache, held, name, keywords).get(lambda: _watch(on_progress), None, against)
     if program.archive is not None:
         return program.archive
     from popc.archive import StoredArchive
@@ -140,12 +145,15 @@ def load_model(
 
 
 def _cache(
-    cache: CacheSource, model: ModelSource, name: str, keywords: CompileKeywords
+    cache: CacheSource, model: ModelSource, name: str, keywords: SeveralKeywords
 ) -> ProgramCache:
+    _refuse_several(keywords)
+    single: Any = keywords
+
     def request() -> Any:
         from popc.request import CompileRequest
 
-        return CompileRequest.of(model, **keywords)
+        return CompileRequest.of(model, **single)
 
     folder = cache_folder(cache)
     settings: dict[str, Any] = {
@@ -155,6 +163,24 @@ def _cache(
         for key, value in keywords.items()
     }
     return ProgramCache(folder, model, settings, request, name)
+
+
+def _refuse_several(keywords: SeveralKeywords) -> None:
+    """Entries of the cache have one program each.
+
+    Raises:
+        UsageError: these are to have several.
+    """
+    dims = keywords.get("dims")
+    several: list[str] = [name for name in ("split", "pad") if name in keywords]
+    several += ["shapes"] if isinstance(keywords.get("shapes"), list | tuple) else []
+    if isinstance(dims, Mapping) and any(isinstance(size, Iterable) for size in dims.values()):
+        several.append("dims")
+    if several:
+        raise UsageError(
+            f"{', '.join(several)}: what the cache holds is for one set of shapes",
+            hint="leave out cache, and save the archive; or give one size of each dimension",
+        )
 
 
 def _watch(on_progress: OnProgress | None) -> Any:

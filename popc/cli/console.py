@@ -15,7 +15,7 @@ import click
 from popc.cli.report import Report
 from popc.printable import printable
 from popc.progress import OnProgress, ProgressEvent
-from popc_runtime.errors import BudgetError, DoesNotFitError, PopcError
+from popc_runtime.errors import BudgetError, DoesNotFitError, PopcError, SpokenHint
 
 __all__ = ["Console"]
 
@@ -95,7 +95,7 @@ class Console:
         for line in error.details:
             self._tell(f"  {_safe(line)}".rstrip())
         if error.hint:
-            self._tell(self._style("hint: ", "cyan") + _safe(error.hint))
+            self._tell(self._style("hint: ", "cyan") + _safe(_hint(error)))
 
     def _tell(self, text: str) -> None:
         click.echo(text, err=True, color=self.color)
@@ -125,11 +125,16 @@ def _error_document(verb: str, error: PopcError) -> dict[str, Any]:
             "code": error.code,
             "message": error.message,
             "subject": error.subject,
-            "hint": error.hint,
+            "hint": _hint(error),
             "details": list(error.details),
         },
         **({"report": error.report} if isinstance(error, BudgetError | DoesNotFitError) else {}),
     }
+
+
+def _hint(error: PopcError) -> str:
+    """What to do about it, in words of the command line."""
+    return error.hint.command_line if isinstance(error.hint, SpokenHint) else error.hint
 
 
 def _dumps(document: dict[str, Any]) -> str:
@@ -148,13 +153,10 @@ def _say_nothing(done: int, total: int) -> None:
 def _show_line(event: ProgressEvent) -> None:
     """One line per finished stage."""
     if event.seconds is not None:
-        click.echo(f"{event.stage:<10} {event.seconds:7.2f} s  {event.summary}", err=True)
+        click.echo(str(event), err=True)
 
 
 def _show_live(event: ProgressEvent) -> None:
     """The running stage on a line that its end completes."""
-    if event.seconds is None:
-        click.echo(f"\r{event.stage:<10}    ...", nl=False, err=True)
-    else:
-        line = f"\r{event.stage:<10} {event.seconds:7.2f} s  {event.summary}\x1b[K"
-        click.echo(line, err=True)
+    end = "" if event.seconds is None else "\x1b[K\n"
+    click.echo(f"\r{event}{end}", nl=False, err=True)

@@ -9,7 +9,7 @@ import click
 
 from popc_runtime.process.threads import MOST_THREADS
 
-__all__ = ["engine_option", "threads_option"]
+__all__ = ["engine_option", "program_option", "threads_option"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -22,6 +22,13 @@ def threads_option(work: str) -> Callable[[_F], _F]:
         help=f"Threads that share one {work}; by default, one per available processor.",
     )
 
+
+program_option = click.option(
+    "--program",
+    metavar="NAME",
+    default="",
+    help="Of an archive with several programs, the one to look at (popc inspect lists them).",
+)
 
 engine_option = click.option(
     "--engine",

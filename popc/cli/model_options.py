@@ -11,20 +11,30 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from popc.inputs.arguments import parse_bindings, parse_dims, parse_shapes, read_stdin
+from popc.inputs.arguments import (
+    parse_alternatives,
+    parse_bindings,
+    parse_dims,
+    parse_shapes,
+    parse_sizes,
+    read_stdin,
+)
 from popc_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from popc.frontend import ModelSource
     from popc.options import Options
     from popc.request import CompileRequest
+    from popc.requests import Requests
 
 __all__ = [
     "ModelSettings",
+    "SeveralShapes",
     "model_argument",
     "model_options",
     "read_source",
     "refuse_model_settings",
+    "several_options",
     "target_option",
     "train_option",
 ]
@@ -109,6 +119,38 @@ class ModelSettings:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SeveralShapes:
+    """Shapes beside those of `ModelSettings`, for an archive of several programs."""
+
+    shapes: tuple[str, ...]
+    split: tuple[str, ...]
+    pad: tuple[str, ...]
+
+    def requests(self, settings: ModelSettings, model: ModelSource, train: Path | None) -> Requests:
+        """The requests for a model.
+
+        Raises:
+            OptionError: options or the training file are wrong; lists every problem.
+            UsageError: arguments have no meaning.
+        """
+        from popc.requests import several_requests
+
+        common = parse_shapes(settings.shape)
+        shapes = [{**common, **own} for own in parse_alternatives(self.shapes) or [{}]]
+        return several_requests(
+            model,
+            options=settings.resolve(),
+            shapes=shapes,
+            dims=parse_sizes(settings.dim),
+            bind=parse_bindings(settings.bind),
+            outputs=tuple(name for name in settings.outputs.split(",") if name),
+            train=train,
+            split=self.split,
+            pad=self.pad,
+        )
+
+
 model_argument = click.argument(
     "model", type=click.Path(path_type=Path, exists=True, allow_dash=True)
 )
@@ -147,6 +189,36 @@ def read_source(model: Path) -> Path | bytes:
     return read_stdin() if str(model) == "-" else model
 
 
+def several_options(function: _F) -> _F:
+    """Add the options about several shapes; the command receives them as ``several``."""
+
+    @wraps(function)
+    def command(**values: Any) -> Any:
+        several = SeveralShapes(*(values.pop(name) for name in ("shapes", "split", "pad")))
+        return function(several=several, **values)
+
+    decorated: Any = command
+    for name, metavar, text in (
+        (
+            "--pad",
+            "DIMENSION",
+            "Let inputs of other sizes be filled up to the next one; samples must not mix.",
+        ),
+        (
+            "--split",
+            "DIMENSION",
+            "Let inputs of other sizes run in parts; samples must not mix.",
+        ),
+        (
+            "--shapes",
+            "NAME=DIMS;...",
+            "Shapes of inputs, as in 'x=1,3;y=4', once for each program of the archive.",
+        ),
+    ):
+        decorated = click.option(name, multiple=True, metavar=metavar, help=text)(decorated)
+    return cast("_F", decorated)
+
+
 def model_options(function: _F) -> _F:
     """Add the shared options; the command receives them as one argument, ``settings``."""
 
@@ -182,7 +254,8 @@ def model_options(function: _F) -> _F:
                 "--dim",
                 multiple=True,
                 metavar="NAME=SIZE",
-                help="Value of a symbolic dimension, as in N=4.",
+                help="Value of a symbolic dimension, as in N=4; for compile several, as in "
+                "N=1,2,4 or N=32..512:32.",
             ),
             click.option(
                 "--bind",

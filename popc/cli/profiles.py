@@ -16,35 +16,37 @@ __all__ = ["load_profiles"]
 
 
 def load_profiles(
-    files: tuple[Path, ...], settings: ModelSettings, train: Path | None, console: Console
+    files: tuple[Path, ...],
+    settings: ModelSettings,
+    train: Path | None,
+    console: Console,
+    program: str = "",
 ) -> list[Profile]:
-    """The profile of each file.
+    """The profile of each file; of archives with several programs, of the one of this name.
 
     Raises:
         UsageError: options for models are given, but all files are archives.
         PopcError: an archive is damaged, or a model cannot be compiled.
     """
+    from popc.reporting import read_profile
     from popc_runtime.format import is_archive
 
     archived = [is_archive(file) for file in files]
     if all(archived):
         refuse_model_settings(settings, train)
     return [
-        _load(file, settings, train, console, archived=is_archive_file)
+        read_profile(file, program=program)
+        if is_archive_file
+        else _of_model(file, settings, train, console)
         for file, is_archive_file in zip(files, archived, strict=True)
     ]
 
 
-def _load(
-    file: Path, settings: ModelSettings, train: Path | None, console: Console, *, archived: bool
-) -> Profile:
-    from popc.reporting import profile_of, read_profile
-
-    if archived:
-        return read_profile(file)
+def _of_model(file: Path, settings: ModelSettings, train: Path | None, console: Console) -> Profile:
     from popc.api import compile_request
     from popc.options.table import FrozenTable
     from popc.progress import Watch
+    from popc.reporting import profile_of
 
     request = settings.request(file, train)
     # A report says whether the program fits; only who compiles it needs to be stopped.

@@ -3,11 +3,19 @@
 from popc.frontend.annotations import Annotations
 from popc.frontend.bindings import Bindings, TrainingBindings, bound_values
 from popc.frontend.describe import describe_model
+from popc.frontend.given import (
+    given_dims,
+    given_model,
+    given_names,
+    given_shapes,
+    given_values,
+)
 from popc.frontend.growing import GrowingModel, InferredType
 from popc.frontend.inference import for_inference
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
 from popc.frontend.model import ImportedModel, import_model
 from popc.frontend.recomputation import RecomputeRequests
+from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
 from popc.frontend.weights import fill_weights, read_weights, strip_weights
 
@@ -28,9 +36,15 @@ __all__ = [
     "fill_weights",
     "find_unsupported",
     "for_inference",
+    "given_dims",
+    "given_model",
+    "given_names",
+    "given_shapes",
+    "given_values",
     "import_model",
     "is_importable",
     "load_model",
     "read_weights",
     "strip_weights",
+    "with_unsigned_weights",
 ]

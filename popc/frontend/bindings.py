@@ -8,24 +8,25 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
-
-import onnx
+from typing import Any, Final
 
 from popc.frontend.annotations import Annotations
 from popc.frontend.bound_values import BoundValue, as_array, chosen, converted, element_type
+from popc.frontend.declared import DeclaredInput, Dim, OpenDim, OpenDimensionsError, OpenInput
 from popc.frontend.load import LoadedModel
 from popc.frontend.names import did_you_mean, shown
 from popc.frontend.recomputation import RecomputeRequests
-from popc.frontend.tensors import dtype_name
 from popc.ir import TensorType
-from popc_runtime.errors import ModelError, UsageError
+from popc_runtime.errors import ModelError, SpokenHint, UsageError
 from popc_runtime.format import DEFAULT_LIMITS, Array, DType
 
-__all__ = ["Bindings", "ResolvedInputs", "TrainingBindings", "bound_values", "resolve"]
-
-# A fixed size, the name of a symbolic one, or None where nothing is known.
-_Dim: TypeAlias = "int | str | None"
+__all__ = [
+    "Bindings",
+    "ResolvedInputs",
+    "TrainingBindings",
+    "bound_values",
+    "resolve",
+]
 
 _LISTED: Final = 12  # names shown when someone asks for one that does not exist
 
@@ -117,45 +118,17 @@ def bound_values(model: LoadedModel, values: Mapping[str, Any]) -> dict[str, Bou
     return _Resolver(model, Bindings(values=values)).resolve_values()
 
 
-@dataclass(frozen=True, slots=True)
-class _Declared:
-    """An input as the model declares it; ``dims`` is ``None`` if it has no shape there."""
-
-    name: str
-    kind: str  # "tensor", "sequence" or "optional"
-    type: onnx.TypeProto
-    dims: tuple[_Dim, ...] | None
-
-    @classmethod
-    def of(cls, info: onnx.ValueInfoProto) -> _Declared:
-        kind = (info.type.WhichOneof("value") or "tensor_type").removesuffix("_type")
-        dims = _dims(info.type.tensor_type) if kind == "tensor" else None
-        return cls(info.name, kind, info.type, dims)
-
-    def __str__(self) -> str:
-        shape = "" if self.dims is None else f"[{','.join(str(d or '?') for d in self.dims)}]"
-        return f"{dtype_name(self.type.tensor_type.elem_type)}{shape}"
-
-
-def _dims(type_: onnx.TypeProto.Tensor) -> tuple[_Dim, ...] | None:
-    if not type_.HasField("shape"):
-        return None
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
-        for dim in type_.shape.dim
-    )
-
-
 class _Resolver:
     """One attempt to make ends meet; collects what is wrong on the way."""
 
     def __init__(self, model: LoadedModel, bindings: Bindings) -> None:
         self.model = model
         self.bindings = bindings
-        self.inputs = {info.name: _Declared.of(info) for info in model.inputs}
-        self.weights = {info.name: _Declared.of(info) for info in model.proto.graph.input}
+        self.inputs = {info.name: DeclaredInput.of(info) for info in model.inputs}
+        self.weights = {info.name: DeclaredInput.of(info) for info in model.proto.graph.input}
         self.problems: list[str] = []
-        self.hints: list[str] = []
+        self.hints: list[tuple[str, str, str]] = []  # argument, name, value
+        self.open: list[OpenInput] = []
         self.symbols: dict[str, tuple[int, str]] = {}  # name -> size, who says so
 
     def resolve(self) -> ResolvedInputs:
@@ -165,7 +138,7 @@ class _Resolver:
         self._take_dims()
         values = self._values()
         for name, shape in self.bindings.shapes.items():
-            self._match(name, tuple(shape), f"--shape {name}={_joined(shape)}")
+            self._match(name, tuple(shape), f"shape {name}={_joined(shape)}")
         types = {
             input_.name: self._type(input_)
             for input_ in self.inputs.values()
@@ -184,14 +157,17 @@ class _Resolver:
     def _raise_if_any(self) -> None:
         if not self.problems:
             return
-        hint = " ".join(dict.fromkeys(self.hints))
-        if len(self.problems) == 1:
-            raise UsageError(self.problems[0], hint=hint)
-        raise UsageError(
-            f"{len(self.problems)} problems with the inputs and outputs of the model",
-            details=tuple(self.problems),
-            hint=hint,
-        )
+        hint = _told(dict.fromkeys(self.hints))
+        message = self.problems[0]
+        details: tuple[str, ...] = ()
+        if len(self.problems) > 1:
+            message = f"{len(self.problems)} problems with the inputs and outputs of the model"
+            details = tuple(self.problems)
+        if len(self.open) == len(self.problems):
+            error = OpenDimensionsError(message, details=details, hint=hint)
+            error.inputs = tuple(self.open)
+            raise error
+        raise UsageError(message, details=details, hint=hint)
 
     # -- names and element types -------------------------------------------------------------------
 
@@ -208,14 +184,14 @@ class _Resolver:
             )
 
     def _check_names(self) -> None:
-        for option, names in (("--shape", self.bindings.shapes), ("--bind", self.bindings.values)):
-            known = self.inputs if option == "--shape" else self.weights
+        for option, names in (("shape", self.bindings.shapes), ("bind", self.bindings.values)):
+            known = self.inputs if option == "shape" else self.weights
             for name in names:
                 if name not in known:
                     self._unknown(f"{option} {name}", "input", name, self.inputs)
         for name in self.bindings.shapes:
             if name in self.bindings.values:
-                self.problems.append(f"--shape {name}: the input is bound to a value already")
+                self.problems.append(f"shape {name}: the input is bound to a value already")
         tensors = self._tensor_names()
         for name in (*self.bindings.outputs, *self.bindings.anchors):
             if name not in tensors:
@@ -248,16 +224,16 @@ class _Resolver:
         )
         for name, size in self.bindings.dims.items():
             if name not in known:
-                self._unknown(f"--dim {name}", "symbolic dimension", name, known)
+                self._unknown(f"dim {name}", "symbolic dimension", name, known)
             elif size < 0:
-                self.problems.append(f"--dim {name}={size}: a dimension cannot be negative")
+                self.problems.append(f"dim {name}={size}: a dimension cannot be negative")
             else:
-                self.symbols[name] = (size, f"--dim {name}={size}")
+                self.symbols[name] = (size, f"dim {name}={size}")
 
     def _match(self, name: str, shape: Sequence[int], source: str) -> None:
         """Compare a shape with the declared one, and learn symbolic dimensions from it."""
         one = self.weights.get(name)
-        if one is None or (one.kind != "tensor" and not source.startswith("--bind")):
+        if one is None or (one.kind != "tensor" and not source.startswith("bind")):
             if one is not None:
                 self.problems.append(f"{source}: the input is a {one.kind}, bind its value")
             return
@@ -276,7 +252,7 @@ class _Resolver:
             self._match_dim(index, size, dim, f"{source}", one)
 
     def _match_dim(
-        self, index: int, size: int, dim: _Dim, source: str, declared: _Declared
+        self, index: int, size: int, dim: Dim, source: str, declared: DeclaredInput
     ) -> None:
         if isinstance(dim, int) and size != dim:
             self.problems.append(
@@ -291,14 +267,14 @@ class _Resolver:
                     f"makes it {known}"
                 )
 
-    def _type(self, declared: _Declared) -> TensorType:
+    def _type(self, declared: DeclaredInput) -> TensorType:
         """The static type of an input that is not bound."""
         if declared.kind != "tensor":
             self.problems.append(
                 f"input {declared.name!r} is a {declared.kind}: its value must be known when "
                 "compiling"
             )
-            self.hints.append(_option("--bind", f"{declared.name}=FILE.npz"))
+            self.hints.append(("bind", declared.name, "FILE.npz"))
             return TensorType(DType.BOOL, ())
         dtype = element_type(declared.type)
         given = self.bindings.shapes.get(declared.name)
@@ -306,7 +282,7 @@ class _Resolver:
             return self._of_sane_size(declared.name, TensorType(dtype, tuple(given)))
         if declared.dims is None:
             self.problems.append(f"input {declared.name!r} has no shape in the model")
-            self.hints.append(_option("--shape", f"{declared.name}=1"))
+            self.hints.append(("shape", declared.name, "DIMENSIONS"))
             return TensorType(dtype, ())
         return self._of_sane_size(
             declared.name, TensorType(dtype, self._sizes(declared, declared.dims))
@@ -321,7 +297,7 @@ class _Resolver:
             )
         return type_
 
-    def _sizes(self, declared: _Declared, dims: tuple[_Dim, ...]) -> tuple[int, ...]:
+    def _sizes(self, declared: DeclaredInput, dims: tuple[Dim, ...]) -> tuple[int, ...]:
         sizes = [
             self.symbols[dim][0] if isinstance(dim, str) and dim in self.symbols else dim
             for dim in dims
@@ -332,12 +308,21 @@ class _Resolver:
         self.problems.append(
             f"input {declared.name!r}, {declared}, leaves dimensions open: {', '.join(names)}"
         )
+        open_ = tuple(
+            size
+            if isinstance(size, int)
+            else OpenDim(size)
+            if size
+            else OpenDim("", declared.name, axis)
+            for axis, size in enumerate(sizes)
+        )
+        self.open.append(OpenInput(declared.name, open_))
         if None in sizes:
-            example = [size if isinstance(size, int) else 1 for size in sizes]
-            self.hints.append(_option("--shape", f"{declared.name}={_joined(example)}"))
+            words = [f"DIM{axis}" if size is None else size for axis, size in enumerate(sizes)]
+            self.hints.append(("shape", declared.name, _joined(words)))
         else:
-            symbols = [size for size in sizes if isinstance(size, str)]
-            self.hints.extend(_option("--dim", f"{symbol}=1") for symbol in symbols)
+            names = [size for size in sizes if isinstance(size, str)]
+            self.hints.extend(("dim", name, "SIZE") for name in names)
         return ()
 
     # -- values ------------------------------------------------------------------------------------
@@ -351,14 +336,14 @@ class _Resolver:
             value = chosen(name, self.bindings.values[name], one.type)
             if one.kind == "tensor" and value is not None:
                 value = _as_declared_scalar(as_array(value), one.dims)
-                self._match(name, value.shape, f"--bind {name}")
+                self._match(name, value.shape, f"bind {name}")
             return converted(value, one.type)
         except ValueError as error:
-            self.problems.append(f"--bind {name}: {error}")
+            self.problems.append(f"bind {name}: {error}")
             return None
 
 
-def _as_declared_scalar(value: Array, dims: tuple[_Dim, ...] | None) -> Array:
+def _as_declared_scalar(value: Array, dims: tuple[Dim, ...] | None) -> Array:
     """A scalar with as many dimensions of size 1 as the model declares."""
     if (
         value.ndim
@@ -369,9 +354,12 @@ def _as_declared_scalar(value: Array, dims: tuple[_Dim, ...] | None) -> Array:
     return value.reshape((1,) * len(dims))
 
 
-def _option(name: str, value: str) -> str:
-    """An option as one would type it in a shell."""
-    return f"{name} {shlex.quote(value)}"
+def _told(hints: Iterable[tuple[str, str, str]]) -> SpokenHint | str:
+    """What to give, as arguments in Python and on the command line."""
+    rows = list(hints)
+    python = ", ".join(f"{argument} {name}={value}" for argument, name, value in rows)
+    shell = " ".join(f"--{kind} {shlex.quote(f'{name}={value}')}" for kind, name, value in rows)
+    return SpokenHint(f"give {python}", shell) if rows else ""
 
 
 def _joined(sizes: Iterable[object]) -> str:

@@ -23,6 +23,7 @@ class KnownValues:
     """
 
     def __init__(self) -> None:
+        self.in_vain: dict[Tensor, None] = {}  # tensors whose values somebody asked for
         self.written: Collection[str] = ()  # variables that the model itself gives new values
         self._values: dict[Tensor, Array | None] = {}
         self._captured: dict[Tensor, Tensor] = {}  # input of a body -> tensor of the graph around
@@ -43,7 +44,13 @@ class KnownValues:
                 operands = [None if t is None else self._computed(t) for t in op.inputs]
                 for output, value in zip(op.outputs, evaluate(op, operands), strict=True):
                     values[output] = value
+        if values[tensor] is None:
+            self.in_vain[tensor] = None
         return values[tensor]
+
+    def operands(self, tensor: Tensor) -> list[Tensor]:
+        """The tensors that the producer of ``tensor`` reads, of whatever graph."""
+        return [] if tensor.producer is None else self._operands(tensor.producer)
 
     def required(self, tensor: Tensor, graph: Graph) -> Array | None:
         """As `value`, but the weights that decide it stop being variables of the top ``graph``.

@@ -22,14 +22,17 @@ from popc.frontend.hosts import recognise_model
 from popc.frontend.names import default_domain_name
 from popc.frontend.structure import check_structure, sort_nodes
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
+from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.walk import node_name
-from popc_runtime.errors import ModelError, ResourceError
+from popc_runtime.errors import ModelError, ResourceError, UsageError
 from popc_runtime.format import MAGIC, Array
 
 __all__ = ["LoadedModel", "ModelSource", "expose_tensors", "load_model"]
 
 # The path of a model, its bytes, the message itself, or what `load_model` made of one.
-ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedModel"
+ModelSource: TypeAlias = (
+    "str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto | LoadedModel"
+)
 
 # How files start that people take for ONNX models, and what they are.
 _OTHER_FORMATS: Final = (
@@ -101,6 +104,15 @@ class LoadedModel:
             if shape and not shape[0].HasField("dim_value")
         }
 
+    def places_of(self, dimension: str) -> dict[str, int]:
+        """The inputs that have the symbolic dimension of this name, and its axis."""
+        return {
+            info.name: axis
+            for info in self.inputs
+            for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+            if dim.dim_param == dimension
+        }
+
     def tensor_names(self) -> tuple[str, ...]:
         """Everything that can be asked for as an output: results of nodes, and the outputs."""
         names = [name for node in self.proto.graph.node for name in node.output if name]
@@ -131,14 +143,21 @@ def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
 
     Raises:
         ModelError: it is not an ONNX model, is damaged, or is not sound.
+        UsageError: ``source`` is nothing that could be a model.
         ResourceError: the file cannot be read.
     """
     if isinstance(source, LoadedModel):
         return source
     if isinstance(source, onnx.ModelProto):
         return _checked(source, base_dir, _digest_of(source), owned=False)
-    if isinstance(source, bytes):
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        source = bytes(source)
         return _checked(_parse(source), base_dir, hashlib.sha256(source).hexdigest(), owned=True)
+    if not isinstance(source, (str, os.PathLike)):
+        raise UsageError(
+            f"a model is not an object of type {type(source).__name__}",
+            hint="pass a path, bytes, a file opened for reading bytes, or an onnx.ModelProto",
+        )
     path = Path(source)
     proto, digest = _read(path)
     return _checked(proto, str(path.absolute().parent), digest, owned=True)
@@ -217,6 +236,8 @@ def _is_text(data: bytes) -> bool:
 def expose_tensors(model: LoadedModel, names: Sequence[str]) -> bytes:
     """The model with the tensors ``names`` as its only outputs, external data included.
 
+    It is for another runtime, which is to compute products of bytes exactly.
+
     Raises:
         ResourceError: that is too large for one message.
     """
@@ -233,7 +254,7 @@ def expose_tensors(model: LoadedModel, names: Sequence[str]) -> bytes:
             tensor.ClearField("data_location")
             tensor.raw_data = data
     try:
-        serialised: bytes = copy.SerializeToString()
+        serialised: bytes = with_unsigned_weights(copy).SerializeToString()
     except (ValueError, EncodeError) as error:
         raise ResourceError("the model with its weights is over 2 GB, too large to copy") from error
     return serialised

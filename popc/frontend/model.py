@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import onnx
 
@@ -15,10 +16,12 @@ from popc.frontend.bindings import (
     resolve,
 )
 from popc.frontend.bound_values import BoundValue
+from popc.frontend.declared import OpenDimensionsError
 from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter, ImportContext, never
 from popc.frontend.load import LoadedModel
+from popc.frontend.remedies import advise_on_inputs, advise_on_shapes
 from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_from_onnx, is_supported
 from popc.frontend.unsupported import find_unsupported
@@ -26,6 +29,7 @@ from popc.frontend.updates import lost_statistics, written_names
 from popc.frontend.values import OptionalValue, SequenceValue, Value
 from popc.frontend.walk import all_nodes, differentiated_names, needed_nodes
 from popc.ir import Graph, Tensor, TensorType
+from popc_runtime.errors import ModelError, UnsupportedOpError
 from popc_runtime.format import DType
 
 __all__ = ["Bindings", "ImportedModel", "import_model"]
@@ -63,6 +67,32 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
         UsageError: ``bindings`` do not fit the model.
     """
     bindings = bindings or Bindings()
+    context = ImportContext(RULES, FunctionTable(loaded.proto.functions), loaded.base_dir)
+    graph = Graph(loaded.proto.graph.name or "main")
+    attempt = partial(_attempt, loaded)
+    try:
+        return _import(loaded, bindings, context, graph)
+    except OpenDimensionsError as error:
+        error.hint = advise_on_shapes(attempt, loaded, bindings, error.inputs)
+        raise
+    except UnsupportedOpError:
+        raise
+    except ModelError as error:
+        advice = advise_on_inputs(attempt, loaded, bindings, graph, context.known)
+        error.hint = advice or error.hint
+        raise
+
+
+def _attempt(loaded: LoadedModel, bindings: Bindings) -> None:
+    """Import the model as if in earnest."""
+    context = ImportContext(RULES, FunctionTable(loaded.proto.functions), loaded.base_dir)
+    _import(loaded, bindings, context, Graph("attempt"))
+
+
+def _import(
+    loaded: LoadedModel, bindings: Bindings, context: ImportContext, graph: Graph
+) -> ImportedModel:
+    """See `import_model`; ``graph`` and ``context`` show how far it came."""
     model = loaded.proto
     inputs = resolve(loaded, bindings)
     wanted = list(dict.fromkeys(bindings.outputs))
@@ -71,10 +101,9 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     wanted += [name for name in dict.fromkeys(bindings.anchors) if name not in wanted]
     nodes, names = needed_nodes(model.graph.node, [*wanted, *bindings.kept], model.functions)
     nodes = bindings.annotations.applied(nodes)
-    context = ImportContext(RULES, FunctionTable(model.functions), loaded.base_dir)
     context.replicas = bindings.replicas
     is_variable, notes = _prepare_variables(context, bindings.training, loaded, nodes)
-    importer = GraphImporter(context, Graph(model.graph.name or "main"), loaded.opsets)
+    importer = GraphImporter(context, graph, loaded.opsets)
     _define_inputs(importer, model.graph, inputs)
     importer.define_initializers(model.graph, names.difference(importer.scope.values))
     importer.import_nodes(nodes)

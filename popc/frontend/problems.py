@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from popc.frontend.names import shown
-from popc_runtime.errors import DataDependentShapeError, ModelError, UnsupportedOpError
+from popc_runtime.errors import DataDependentShapeError, ModelError, SpokenHint, UnsupportedOpError
 
 __all__ = ["AlreadyReported", "DataDependent", "Problems"]
 
@@ -51,7 +51,10 @@ class Problems:
         if self.data_dependent:
             raise DataDependentShapeError(
                 "the model has shapes that depend on run-time values",
-                hint="fix the values that decide it with --bind NAME=VALUE, --dim or --shape",
+                hint=SpokenHint(
+                    "fix the values that decide it with bind=, dims= or shapes=",
+                    "fix the values that decide it with --bind NAME=VALUE, --dim or --shape",
+                ),
                 details=details,
             )
         if self.invalid:

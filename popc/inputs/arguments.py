@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from zipfile import BadZipFile
 from zlib import error as ZlibError  # noqa: N812 - a class
 
@@ -18,12 +19,17 @@ from popc_runtime.format import Array
 __all__ = [
     "load_file",
     "pairs",
+    "parse_alternatives",
     "parse_bindings",
     "parse_dims",
     "parse_shapes",
+    "parse_sizes",
     "read_arrays",
     "read_stdin",
 ]
+
+_RANGE: Final = re.compile(r"(\d{1,18})(?:\.\.(\d{1,18})(?::(\d{1,18}))?)?")
+_MOST_SIZES: Final = 4096
 
 
 def pairs(
@@ -65,13 +71,56 @@ def parse_shapes(items: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def parse_dims(items: Iterable[str]) -> dict[str, int]:
-    """``N=4`` as dimensions by name."""
+    """``N=4`` as dimensions by name.
+
+    Raises:
+        UsageError: a size is no number, or there are several.
+    """
     dims: dict[str, int] = {}
-    for name, text in pairs(items, "--dim", last=True).items():
-        if not text.isdecimal():
-            raise UsageError(f"--dim {name}={text}: expected a non-negative integer")
-        dims[name] = int(text)
+    for name, sizes in parse_sizes(items).items():
+        if len(sizes) > 1:
+            raise UsageError(
+                f"--dim {name}: this looks at a single program, and takes one size, not "
+                f"{len(sizes)}",
+                hint="popc compile takes several",
+            )
+        dims[name] = sizes[0]
     return dims
+
+
+def parse_sizes(items: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """``N=4``, ``N=1,2,4`` or ``N=32..512:32`` (from, to and step) as sizes by name.
+
+    Raises:
+        UsageError: it is nothing of that.
+    """
+    return {
+        name: tuple(size for part in text.split(",") for size in _sizes(name, text, part))
+        for name, text in pairs(items, "--dim", last=True).items()
+    }
+
+
+def _sizes(name: str, text: str, part: str) -> range:
+    found = _RANGE.fullmatch(part.strip())
+    if found is None:
+        raise UsageError(
+            f"--dim {name}={text}: expected a non-negative integer",
+            hint="several sizes are 1,2,4 or, from, to and step, 32..512:32",
+        )
+    low, high, step = found.group(1), found.group(2), found.group(3)
+    sizes = range(int(low), int(high or low) + 1, int(step or 1) or 1)
+    if not sizes or len(sizes) > _MOST_SIZES:
+        raise UsageError(f"--dim {name}={text}: {part} is {len(sizes):,} sizes")
+    return sizes
+
+
+def parse_alternatives(items: Iterable[str]) -> list[dict[str, tuple[int, ...]]]:
+    """``x=1,3;y=4`` as shapes by name, one mapping for each item.
+
+    Raises:
+        UsageError: see `parse_shapes`.
+    """
+    return [parse_shapes(part for part in item.split(";") if part.strip()) for item in items]
 
 
 def parse_bindings(items: Iterable[str]) -> dict[str, Any]:

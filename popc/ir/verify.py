@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from popc.ir.graph import Graph, Op, Tensor, TensorKind
 
 __all__ = ["verify"]
@@ -41,7 +39,9 @@ def _graph_problems(graph: Graph) -> list[str]:
 
 def _op_problems(graph: Graph, op: Op) -> list[str]:
     problems: list[str] = []
-    reads = Counter(tensor for tensor in op.inputs if tensor is not None)
+    reads: dict[Tensor, int] = {}
+    for tensor in op.present_inputs:
+        reads[tensor] = reads.get(tensor, 0) + 1
     for tensor, count in reads.items():
         if graph.tensors.get(tensor.name) is not tensor:
             problems.append(f"{op!r} reads {tensor.name}, which is not in the graph")

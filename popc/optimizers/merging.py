@@ -85,7 +85,7 @@ def _require_elementwise(spec: OptimizerSpec) -> None:
             f"{_OPTION} cannot merge the updates of {spec.mode}: the step of each weight depends "
             "on the norm of this weight",
             subject=_OPTION,
-            hint=f"--set {_OPTION}=off, or an optimizer that works element by element",
+            hint=f"{_OPTION} = off, or an optimizer that works element by element",
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from popc.options.kinds import Kind
+from popc_runtime.errors import SpokenHint
 from popc_runtime.format import DType, ReturnType
 
 __all__ = ["Anchor", "AnchorKind", "asking_for_all"]
@@ -99,9 +100,13 @@ class AnchorKind(Kind[Anchor]):
         return Anchor.parse(value)
 
 
-def asking_for_all(outputs: Iterable[str]) -> str:
-    """The text to type so that all values of ``outputs`` are returned."""
-    return " ".join(f"--set {shlex.quote(f'anchors.{name}=all')}" for name in outputs)
+def asking_for_all(outputs: Iterable[str]) -> SpokenHint:
+    """The option to set so that all values of ``outputs`` are returned."""
+    names = tuple(outputs)
+    return SpokenHint(
+        f'options={{"anchors": {dict.fromkeys(names, "all")}}}',
+        " ".join(f"--set {shlex.quote(f'anchors.{name}=all')}" for name in names),
+    )
 
 
 def _dtype(name: object) -> DType | None:

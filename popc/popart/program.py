@@ -104,7 +104,7 @@ class Program:
 
     def archive(self) -> bytes:
         """The program as an archive."""
-        return archive_of(lower_program(self.planned())).to_bytes()
+        return archive_of([lower_program(self.planned())]).to_bytes()
 
     def orders(self) -> Mapping[Graph, Sequence[Op]]:
         """The ops of all graphs in the order in which they run."""

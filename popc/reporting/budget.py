@@ -43,8 +43,7 @@ def check_budget(
     if against is not None and not budget:
         raise UsageError(
             "an archive to compare with is given, but no budget",
-            hint="--set budget.max_cycles=..., or [budget] in the options file; `popc diff` "
-            "compares two programs",
+            hint="set budget.max_cycles, or another budget; `popc diff` compares programs",
         )
     if not budget:
         return

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from popc.archive import Archive
 from popc.cost import CostReport, decode_report
+from popc_runtime.device import MAIN_PROGRAM
 from popc_runtime.errors import UsageError
 from popc_runtime.format import (
     ArchiveFile,
     BlobInfo,
     BlobKind,
     Manifest,
+    blob_of_program,
     decode_program,
     instructions_of,
 )
@@ -53,33 +55,46 @@ class Profile:
             raise UsageError(
                 f"{self.name} has no cost report: it was compiled without one",
                 subject=self.name,
-                hint="compile it again with --set cost_report=true, or give the model itself",
+                hint="compile it again with cost_report = true, or give the model itself",
             )
         return self.costs
 
 
-def read_profile(path: Path, name: str = "") -> Profile:
-    """The profile of an archive in a file.
+def read_profile(path: Path, name: str = "", program: str = "") -> Profile:
+    """The profile of an archive in a file; of several programs, ``program`` names one.
 
     Raises:
         ArchiveError: the file is no archive, or is damaged.
+        UsageError: it has no such program.
     """
     with ArchiveFile.open(path) as archive:
         image = decode_program(archive.read("program"))
-        report = archive.blobs.get("report")  # there may be other blobs of this kind
+        manifest = _of_program(archive.manifest, program)
+        blob = blob_of_program("report", program or MAIN_PROGRAM)
+        report = archive.blobs.get(blob)  # there may be other blobs of this kind
         known = report is not None and report.kind == BlobKind.REPORT
         return Profile(
             name=name or path.name,
             bytes=path.stat().st_size,
-            manifest=archive.manifest,
+            manifest=manifest,
             blobs=dict(archive.blobs),
             instructions=Counter(
                 instruction.opcode
-                for block in image.programs.values()
+                for own, block in image.programs.items()
+                if not program or own.partition("/")[0] == program
                 for instruction in instructions_of(block)
             ),
-            costs=decode_report(archive.read("report")) if known else None,
+            costs=decode_report(archive.read(blob)) if known else None,
         )
+
+
+def _of_program(manifest: Manifest, program: str) -> Manifest:
+    names = [MAIN_PROGRAM, *(variant.name for variant in manifest.variants)]
+    if program not in ("", *names):
+        raise UsageError(
+            f"the archive has no program {program!r}", hint=f"it has {', '.join(names)}"
+        )
+    return manifest if program in ("", MAIN_PROGRAM) else manifest.of_program(program)
 
 
 def profile_of(archive: Archive, name: str) -> Profile:

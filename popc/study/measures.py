@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from popc.archive import build_archive
+from popc.archive import Content, build_archive
 from popc.compiler import Compiled
 from popc.ops.streaming import constants_off_chip
 from popc.reporting.estimation import costs_of, cycles_of, encode_report
@@ -64,7 +64,7 @@ def measure(compiled: Compiled) -> Measures:
 
 def _archived(compiled: Compiled, report: bytes) -> tuple[int, str]:
     """Size and digest of the archive, without the options that it lists."""
-    archive = build_archive(compiled, report, cycles_of(compiled.planned))
+    archive = build_archive([Content(compiled, report, cycles_of(compiled.planned))])
     archive.manifest = replace(archive.manifest, options=())
     with tempfile.TemporaryDirectory() as folder:
         content = archive.save(Path(folder) / "program.popx").read_bytes()

@@ -63,7 +63,7 @@ class Evaluation:
         if not self._weights:
             raise UsageError(
                 f"the weights of {archive} are constant, so it cannot evaluate trained weights",
-                hint="compile it with --set constant_weights=false",
+                hint="compile it with constant_weights = false",
             )
         arrays = {name: np.asarray(value) for name, value in data.items()}
         self._accuracy = _find_accuracy(self.executable, arrays, accuracy)

@@ -61,7 +61,7 @@ def export_onnx(
         if _MODEL_BLOB not in file.blobs:
             raise UsageError(
                 f"{archive} does not keep its model: its weights are constant",
-                hint="compile with --train FILE, or with --set constant_weights=false",
+                hint="compile it with constant_weights = false, or as a program that trains",
             )
         skeleton, manifest = bytes(file.read(_MODEL_BLOB)), file.manifest
     if not 0 <= replica < manifest.replicas:

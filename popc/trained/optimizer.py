@@ -31,7 +31,9 @@ def update_optimizer(executable: Executable, optimizer: Mapping[str, Any]) -> No
     """
     training = executable.manifest.training
     if training is None:
-        raise UsageError("the program has no optimizer", hint="compile the model with --train FILE")
+        raise UsageError(
+            "the program has no optimizer", hint="compile the model as a program that trains"
+        )
     old, new = parse_optimizer(json.loads(training.settings)), parse_optimizer(optimizer)
     problems = replacement_problem(old, new)
     if problems:

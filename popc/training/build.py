@@ -174,7 +174,7 @@ def _seed(graph: Graph, loss: Tensor, scale: Tensor | float) -> Tensor:
             f"loss_scaling is {scale:g}, but the loss {loss.name!r} is float16, "
             f"whose largest value is {_LARGEST_HALF:g}",
             subject="loss_scaling",
-            hint="--set ensure_fp32_loss_scale_tensor=true computes the loss in float32",
+            hint="the option ensure_fp32_loss_scale_tensor = true computes the loss in float32",
         )
     if isinstance(scale, Tensor):
         origin = OpSettings(origin="lossScaling")

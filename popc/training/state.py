@@ -60,7 +60,7 @@ def _require_mean(variable: Tensor, value: Tensor) -> None:
             f"the model writes {value.type} to {variable.name!r}, which replicas share, but their "
             "values may differ and have no mean",
             subject=variable.name,
-            hint=f"give each its own: --set variable_settings.{variable.name}=none",
+            hint=f"give each its own: the option variable_settings.{variable.name} = none",
         )
 
 

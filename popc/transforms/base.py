@@ -81,17 +81,17 @@ class Pass(ABC):
             AssertionError: the pass has broken the graph or its own terms, or the graph has changed
                 although the pass says that it has not; names the pass.
         """
-        before = _state(graph) if check else None
+        before = _state(graph) if check else []
         try:
             found = self.run(graph)
         except AssertionError as error:
             raise AssertionError(f"pass {self.name}: {error}") from error
         outcome = PassOutcome(found) if isinstance(found, int) else found
-        if check:
+        if check and (outcome.changes or _state(graph) != before):
             problems = [*verify(graph), *find_stuck(graph), *self.problems(graph)]
             if problems:
                 raise AssertionError(f"pass {self.name} broke the graph: {'; '.join(problems)}")
-            if not outcome.changes and _state(graph) != before:
+            if not outcome.changes:
                 raise AssertionError(f"pass {self.name} changed the graph, but reports no change")
         return PassReport(self.name, outcome.changes, outcome.effects, outcome.notes)
 
@@ -101,7 +101,10 @@ def _state(graph: Graph) -> list[object]:
     return [
         (
             [(*nested.inputs,), (*nested.outputs,), (*nested.output_names,), (*nested.ordering,)],
-            [(t.name, t.type, t.kind, t.off_chip, t.rows) for t in nested.tensors.values()],
+            [
+                (t, t.name, t.type, t.kind, t.off_chip, t.rows, t.producer, dict(t.uses))
+                for t in nested.tensors.values()
+            ],
             [
                 (op, op.op_type, (*op.inputs,), (*op.outputs,), dict(op.attributes), op.settings)
                 for op in nested.ops

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -95,7 +94,7 @@ class HostIo(Pass):
                 f"the return type of {name!r} is sum:{dtype.value}, which cannot hold a sum of "
                 f"its values of type {own.value}",
                 subject="anchors",
-                hint=f"--set anchors.{shlex.quote(name)}=sum adds in {own.value}; a sum may be "
+                hint=f"the anchor sum without a type adds in {own.value}; a sum may be "
                 "in a wider type",
             )
         settings = OpSettings(origin="anchorSum")

@@ -12,6 +12,8 @@ from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
+    __version__: str
+
     from popc_runtime.cache.loading import load_cached
     from popc_runtime.executable import Executable, RunStats
     from popc_runtime.format import (
@@ -42,6 +44,7 @@ __all__ = [
     "TrainingSpec",
     "VariableRole",
     "VariableSpec",
+    "__version__",
     "errors",
     "load",
     "load_cached",
@@ -69,4 +72,5 @@ __getattr__ = lazy_names(
         "probe": "popc_runtime.format",
         "set_print_hook": "popc_runtime.kernels.core.printing",
     },
+    distribution="popc-runtime",
 )

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from popc_runtime.ground.hints import Any, ClassVar
+from popc_runtime.ground.hints import Any, ClassVar, Self
 
 __all__ = [
     "ArchiveError",
@@ -43,6 +43,7 @@ __all__ = [
     "OptionError",
     "PopcError",
     "ResourceError",
+    "SpokenHint",
     "StreamError",
     "StreamTimeoutError",
     "StreamUnderrunError",
@@ -51,13 +52,34 @@ __all__ = [
 ]
 
 
+class SpokenHint(str):
+    """A hint in Python's words that has other words on the command line.
+
+    Attributes:
+        command_line: The words there.
+    """
+
+    __slots__ = ("command_line",)
+    command_line: str
+
+    def __new__(cls, python: str, command_line: str) -> Self:
+        """Both, in this order."""
+        made = super().__new__(cls, python)
+        made.command_line = command_line
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SpokenHint, (str(self), self.command_line)
+
+
 class PopcError(Exception):
     """Base of every error raised on purpose.
 
     Attributes:
         message: What is wrong, one sentence, no trailing advice.
         subject: Where: the op, tensor, option, stream or file concerned ("" if none).
-        hint: What to do about it ("" if nothing can be advised).
+        hint: What to do about it ("" if nothing can be advised); a `SpokenHint` where the command
+            line says it otherwise than Python.
         details: Further lines, one per problem, when several are reported at once.
     """
 

@@ -2,52 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from time import perf_counter
-from types import TracebackType
 
+from popc_runtime.data.calls import inputs_by_name
 from popc_runtime.data.mismatches import check_stored
 from popc_runtime.data.ports import SwitchedInput, SwitchedOutput, discard
 from popc_runtime.device import MAIN_PROGRAM, InstructionTime, Ports
-from popc_runtime.errors import DeviceError, UsageError
+from popc_runtime.errors import UsageError
 from popc_runtime.executable_parts import (
-    RunStats,
+    bfloat16_numbers,
     chosen_checks,
+    chosen_program,
     cycle_counters,
+    dispatch_of,
     make_engine,
+    stream_names,
     synthetic_inputs,
 )
 from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
-from popc_runtime.ground.hints import TYPE_CHECKING, Any, Self
+from popc_runtime.ground.frozen import frozen, replace
+from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.run_lock import Background, RunLock
+from popc_runtime.runnable import Runnable
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     import numpy.typing as npt
 
     from popc_runtime.cycles.counters import CycleCounters
-    from popc_runtime.cycles.execution import CycleProfile, ExecutionReport
+    from popc_runtime.cycles.execution import CycleProfile
     from popc_runtime.data.tensors import ResultTensor
+    from popc_runtime.dispatch import Dispatch
     from popc_runtime.native import DirectRun
+    from popc_runtime.process.futures import AwaitableFuture
+    from popc_runtime.recipe import Recipe
     from popc_runtime.session import Session
     from popc_runtime.state.device_state import DeviceState
 
 __all__ = ["Executable", "RunStats"]
 
 
-class Executable:
+@frozen
+class RunStats:
+    """The work of an executable so far; times in seconds."""
+
+    bind_seconds: float
+    runs: int = 0
+    run_seconds: float = 0.0
+
+
+class Executable(Runnable):
     """A program with its weights in memory.
 
     Thread-safe: any thread may call any method.  Runs of one executable wait for each other,
     because they share one arena; for parallel runs, load the archive once per thread.  A run cannot
     be started from within another one (by a source, a sink or a signal handler).
-
-    Attributes:
-        manifest: What the archive says about itself.
-        inputs: Name, dtype and shape of what `run` takes.
-        outputs: Name, dtype and shape of what `run` returns.
     """
 
     def __init__(
@@ -59,19 +69,19 @@ class Executable:
         seed: int = 0,
         threads: int = 1,
         floating_point_checks: bool | Iterable[str] | None = None,
-        profile: CycleProfile | None = None,
+        profiles: Mapping[str, CycleProfile] | None = None,
         engine: str = "auto",
+        numbers: bool = False,
+        recipe: Recipe | None = None,
     ) -> None:
         start = perf_counter()
-        self.manifest = manifest
-        self.inputs: tuple[TensorSpec, ...] = manifest.inputs
-        self.outputs: tuple[TensorSpec, ...] = manifest.outputs
-        self._streams = {stream.name: stream for stream in manifest.streams}
+        self.recipe = recipe
+        self._bfloat16 = bfloat16_numbers() if numbers else None
         self._synthetic = synthetic_inputs(manifest, seed)
-        given = (spec.name for spec in self.inputs if spec.name not in self._synthetic)
-        self._feeds = {name: SwitchedInput() for name in given}
-        self._results = {spec.name: SwitchedOutput() for spec in self.outputs}
-        ports = Ports({**self._feeds, **self._synthetic}, self._results)
+        inputs, outputs = stream_names(manifest)
+        self._ends = {name: SwitchedInput() for name in inputs if name not in self._synthetic}
+        self._takers = {name: SwitchedOutput() for name in outputs}
+        ports = Ports({**self._ends, **self._synthetic}, self._takers)
         checks = chosen_checks(manifest, given=floating_point_checks)
         self._engine = make_engine(
             manifest,
@@ -81,16 +91,54 @@ class Executable:
             seed=seed,
             threads=threads,
             checks=checks,
-            counted="" if profile is None else MAIN_PROGRAM,
+            counted=tuple(profiles or ()),
+            late=[variant.name for variant in manifest.variants],
             engine=engine,
         )
-        self._counters = cycle_counters(profile, self._engine)
+        self._counters = cycle_counters(profiles or {}, self._engine)
         self._run_lock = RunLock()
         self._lock = self._run_lock.lock
         self._background = Background()
-        self._closed = False
         self._bind_seconds = perf_counter() - start
-        self._runs, self._run_seconds = 0, 0.0
+        self._describe(MAIN_PROGRAM, manifest)
+        self._dispatch: Dispatch | None = None
+        if manifest.variants or manifest.fits:
+            self._dispatch = dispatch_of(manifest, self._sibling)
+
+    def _describe(self, name: str, manifest: Manifest) -> None:
+        """Be the program of this name."""
+        self.name = name
+        self.manifest = manifest
+        self.inputs: tuple[TensorSpec, ...] = manifest.inputs
+        self.outputs: tuple[TensorSpec, ...] = manifest.outputs
+        self._streams = {stream.name: stream for stream in manifest.streams}
+        self._feeds = {
+            spec.name: self._ends[spec.name] for spec in self.inputs if spec.name in self._ends
+        }
+        self._results = {spec.name: self._takers[spec.name] for spec in self.outputs}
+        self._count = self._counters.get(name)
+
+    def _sibling(self, name: str, manifest: Manifest) -> Executable:
+        """Another program on the same memory, in the same turns."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._describe(name, manifest)
+        made.recipe = None if self.recipe is None else replace(self.recipe, program=name)
+        return made
+
+    @property
+    def programs(self) -> tuple[Executable, ...]:
+        """An executable for each program; all share memory, variables and turns."""
+        return (self,) if self._dispatch is None else self._dispatch.programs
+
+    def program(self, which: str | Mapping[str, Sequence[int]]) -> Executable:
+        """The executable of one program, by its name or by shapes of its inputs.
+
+        Raises:
+            UsageError: there is no such program, or more than one.
+        """
+        found: Executable = chosen_program(self.programs, which)
+        return found
 
     @cached_property
     def state(self) -> DeviceState:
@@ -129,7 +177,8 @@ class Executable:
             cast: numpy casting rule for inputs of another dtype; "no" refuses them.
 
         Returns:
-            The results by output name.  bfloat16 tensors are uint16 arrays of bit patterns.
+            The results by output name.  bfloat16 tensors are uint16 arrays of bit patterns, unless
+            `load` was asked for numbers.
 
         Raises:
             InputMismatchError: inputs are missing, unknown or of another dtype or shape.
@@ -137,19 +186,27 @@ class Executable:
                 from within a run of the same executable.
             DeviceError: an instruction failed.
         """
-        given = {**(inputs or {}), **named} if named or not inputs else inputs
-        direct = self._direct
-        if direct and (done := self._run_directly(direct, given, out)) is not None:
-            return done
+        given = named if inputs is None else inputs
+        if self._direct and not (named and inputs is not None):
+            done = self._run_lock.run(self._direct, self.name, given, out)
+            if done is not None:
+                return done
         from popc_runtime.data.arrays import check_targets, joined_samples
 
+        given = inputs_by_name(inputs, named)
+        if self._dispatch is not None:
+            return self._dispatch.run(given, out or {}, cast)
         feeds = self._check_inputs(given, cast)
         targets = check_targets(out or {}, self.outputs)
         collected: dict[str, list[Array]] = {name: [] for name in self._results}
         self.run_connected(feeds, {name: samples.append for name, samples in collected.items()})
         results = {
             spec.name: joined_samples(
-                spec, self._streams[spec.name], collected[spec.name], targets.get(spec.name)
+                spec,
+                self._streams[spec.name],
+                collected[spec.name],
+                targets.get(spec.name),
+                self._bfloat16,
             )
             for spec in self.outputs
         }
@@ -157,24 +214,9 @@ class Executable:
 
     @cached_property
     def _direct(self) -> DirectRun | None:
-        plain = self._counters is None and not self._synthetic
-        return self._engine.direct(MAIN_PROGRAM, self.inputs, self.outputs) if plain else None
-
-    def _run_directly(
-        self, direct: DirectRun, given: Mapping[str, object], out: Mapping[str, Array] | None
-    ) -> dict[str, Array] | None:
-        """`run`, if what is given fits as it is."""
-        with self._lock:
-            self._check_ready()
-            try:
-                start, self._run_lock.running = perf_counter(), True
-                results = direct(given, out)
-            finally:
-                self._run_lock.running = False
-            if results is not None:
-                self._runs += 1
-                self._run_seconds += perf_counter() - start
-            return results
+        plain = self._dispatch is None and self._count is None and self._bfloat16 is None
+        ready = plain and not self._synthetic
+        return self._engine.direct(self.name, self.inputs, self.outputs) if ready else None
 
     def run_buffers(
         self, inputs: Mapping[str, object] | None = None, /, **named: object
@@ -199,7 +241,9 @@ class Executable:
         """
         from popc_runtime.data.tensors import ResultTensor, check_buffers
 
-        given = {**(inputs or {}), **named}
+        given = inputs_by_name(inputs, named)
+        if self._dispatch is not None:
+            return self._dispatch.run_buffers(given)
         feeds = check_buffers(given, self.inputs, self._streams, self._synthetic)
         collected = {name: bytearray() for name in self._results}
         self._step(
@@ -212,34 +256,37 @@ class Executable:
 
     def run_async(
         self, inputs: Mapping[str, npt.ArrayLike] | None = None, /, **named: npt.ArrayLike
-    ) -> Future[dict[str, Array]]:
-        """`run` in a background thread; runs are made in the order of the calls."""
+    ) -> AwaitableFuture:
+        """`run` in a background thread; runs are made in the order of the calls.
+
+        The result is a future of `concurrent.futures` that coroutines can await.
+        """
+        given = inputs_by_name(inputs, named)
         with self._lock:
-            self._check_open()
-            return self._background.submit(self.run, {**(inputs or {}), **named})
+            self._run_lock.check_open()
+            return self._background.submit(self.run, given)
 
     def session(self) -> Session:
-        """A session: streams stay connected while the program steps through them."""
+        """A session: streams stay connected while the program steps through them.
+
+        Of an archive with several programs it is `main` that steps; `program` gives others.
+        """
         from popc_runtime.session import Session  # with all kinds of sources and sinks
 
-        self._check_open()
+        self._run_lock.check_open()
         return Session(self)
-
-    def warmup(self, runs: int = 1) -> None:
-        """Run on zeros, so that the first real run finds everything in place."""
-        zeros = {spec.name: bytes(spec.nbytes) for spec in self.inputs}
-        for _ in range(runs):
-            self.run_buffers(zeros)
 
     def profile(self, inputs: Mapping[str, npt.ArrayLike]) -> list[InstructionTime]:
         """Run once and tell how long each instruction took."""
+        if self._dispatch is not None:
+            return list(self._dispatch.required(inputs).profile(inputs))
         feeds = self._check_inputs(inputs, "no")
         with self._lock:
-            self._check_ready()
+            self._run_lock.check_ready()
             try:
                 self._run_lock.running = True
                 self._connect(feeds, {})
-                return self._engine.profile(MAIN_PROGRAM)
+                return self._engine.profile(self.name)
             finally:
                 self._run_lock.running = False
                 self._disconnect()
@@ -289,21 +336,22 @@ class Executable:
         takers: Mapping[str, Callable[[memoryview], object]],
     ) -> None:
         with self._lock:
-            self._check_ready()
+            self._run_lock.check_ready()
             start = perf_counter()
             try:
                 self._run_lock.running = True
                 self._connect(samples, takers)
-                if self._counters:
-                    self._counters.begin()
-                self._engine.run(MAIN_PROGRAM)
-                if self._counters:
-                    self._counters.end()
+                if self._count:
+                    self._count.begin()
+                self._engine.run(self.name)
+                if self._count:
+                    self._count.end()
             finally:
                 self._run_lock.running = False
                 self._disconnect()
-            self._runs += 1
-            self._run_seconds += perf_counter() - start
+            self._run_lock.last = self.name
+            self._run_lock.runs += 1
+            self._run_lock.seconds += perf_counter() - start
 
     def set_seed(self, seed: int) -> None:
         """Restart the device's random numbers; equal seeds give equal results."""
@@ -315,38 +363,18 @@ class Executable:
     # -- state -----------------------------------------------------------------------------------
 
     def stats(self) -> RunStats:
-        """Counts and times so far."""
+        """Counts and times so far, of all programs."""
         with self._lock:
-            return RunStats(self._bind_seconds, self._runs, self._run_seconds)
-
-    def get_cycle_count(self, name: str = "") -> int:
-        """Cycles that the last run would have taken on the target that the archive is for.
-
-        Args:
-            name: "" or "outer" for the whole program; "inner_ipu_0" and so on for what one IPU does
-                in the innermost main loop (the whole program, if it has no loop).
-
-        Raises:
-            UsageError: nothing has run yet, the archive was compiled without
-                ``instrument_with_hardware_cycle_counter``, or it does not count this.
-        """
-        return self._required_counters().cycle_count(name)
-
-    def execution_report(self, *, total: bool = False) -> ExecutionReport:
-        """The report on what the last run would have taken; with ``total``, on all runs so far.
-
-        Raises:
-            UsageError: see `get_cycle_count`.
-        """
-        return self._required_counters().report(total=total)
+            return RunStats(self._bind_seconds, self._run_lock.runs, self._run_lock.seconds)
 
     def _required_counters(self) -> CycleCounters:
-        if self._counters is None:
+        name = self.name if self._dispatch is None else self._run_lock.last or self.name
+        if name not in self._counters:
             raise UsageError(
                 "the archive was compiled without cycle counters",
                 hint="compile the model with instrument_with_hardware_cycle_counter = true",
             )
-        return self._counters
+        return self._counters[name]
 
     def stream(self, name: str) -> StreamSpec:
         """The data that moves through a stream."""
@@ -369,32 +397,4 @@ class Executable:
             self._background.finish()
         finally:
             with self._lock:
-                self._closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(map(str, self.inputs))
-        outputs = ", ".join(map(str, self.outputs))
-        return f"Executable({inputs}) -> ({outputs})"
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise DeviceError("the executable is closed")
-
-    def _check_ready(self) -> None:
-        self._check_open()
-        if self._run_lock.running:  # by this thread, which has the turn
-            raise UsageError(
-                "a source, sink or signal handler cannot run the executable that calls it",
-                hint="load the archive a second time, and run the second executable",
-            )
+                self._run_lock.closed = True

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from popc_runtime.device import Engine, Ports, binder_type
+from popc_runtime.device import MAIN_PROGRAM, Engine, Ports, binder_type
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FloatCheck, Manifest, ProgramImage
-from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import TYPE_CHECKING
+from popc_runtime.ground.frozen import replace
+from popc_runtime.ground.hints import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from popc_runtime.cycles.counters import CycleCounters
     from popc_runtime.cycles.execution import CycleProfile
     from popc_runtime.data.synthetic import SyntheticInput
     from popc_runtime.device import ReplicatedEngine
+    from popc_runtime.dispatch import Dispatch
 
-__all__ = ["RunStats", "chosen_checks", "cycle_counters", "make_engine", "synthetic_inputs"]
-
-
-@frozen
-class RunStats:
-    """The work of an executable so far; times in seconds."""
-
-    bind_seconds: float
-    runs: int = 0
-    run_seconds: float = 0.0
+__all__ = [
+    "bfloat16_numbers",
+    "chosen_checks",
+    "chosen_program",
+    "cycle_counters",
+    "dispatch_of",
+    "make_engine",
+    "stream_names",
+    "synthetic_inputs",
+]
 
 
 def make_engine(
@@ -37,7 +40,8 @@ def make_engine(
     seed: int,
     threads: int,
     checks: Collection[FloatCheck],
-    counted: str,
+    counted: Collection[str],
+    late: Collection[str],
     engine: str,
 ) -> Engine | ReplicatedEngine:
     """The engine of the program, or the one that leads those of all replicas."""
@@ -53,6 +57,7 @@ def make_engine(
             threads=threads,
             checks=checks,
             counted=counted,
+            late=late,
         )
     from popc_runtime.device import ReplicatedEngine
 
@@ -68,6 +73,7 @@ def make_engine(
         checks=checks,
         identical_seeds=manifest.identical_seeds,
         counted=counted,
+        late=late,
     )
 
 
@@ -82,14 +88,16 @@ def synthetic_inputs(manifest: Manifest, seed: int) -> dict[str, SyntheticInput]
 
 
 def cycle_counters(
-    profile: CycleProfile | None, engine: Engine | ReplicatedEngine
-) -> CycleCounters | None:
-    """The counters of an archive with a profile."""
-    if profile is None:
-        return None
+    profiles: Mapping[str, CycleProfile], engine: Engine | ReplicatedEngine
+) -> dict[str, CycleCounters]:
+    """The counters of the programs that have a profile."""
+    if not profiles:
+        return {}
     from popc_runtime.cycles.counters import CycleCounters
 
-    return CycleCounters(profile, engine.replicas)
+    return {
+        name: CycleCounters(profile, engine.replicas, name) for name, profile in profiles.items()
+    }
 
 
 def chosen_checks(
@@ -106,3 +114,65 @@ def chosen_checks(
         raise UsageError(
             f"floating_point_checks: {error}", hint=f"there are {', '.join(FloatCheck)}"
         ) from None
+
+
+def bfloat16_numbers() -> np.dtype[Any]:
+    """numpy's type of bfloat16 numbers.
+
+    Raises:
+        UsageError: nothing that is installed adds one.
+    """
+    import numpy as np
+
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError:
+        raise UsageError(
+            "numpy has no bfloat16 unless ml_dtypes adds it, which is not installed",
+            hint="pip install ml_dtypes, or load without bfloat16=",
+        ) from None
+    found: np.dtype[Any] = np.dtype(bfloat16)
+    return found
+
+
+def stream_names(manifest: Manifest) -> tuple[list[str], list[str]]:
+    """The inputs and the outputs of all programs of an archive."""
+    inputs = [spec.name for spec in manifest.inputs]
+    outputs = [spec.name for spec in manifest.outputs]
+    for variant in manifest.variants:
+        inputs += [spec.name for spec in variant.inputs]
+        outputs += [spec.name for spec in variant.outputs]
+    return list(dict.fromkeys(inputs)), list(dict.fromkeys(outputs))
+
+
+def dispatch_of(manifest: Manifest, program: Callable[[str, Manifest], Any]) -> Dispatch:
+    """The choice among the programs of an archive, which ``program`` makes by name."""
+    from popc_runtime.dispatch import Dispatch
+
+    alone = replace(manifest, variants=(), fits=())
+    programs = [program(MAIN_PROGRAM, alone)]
+    programs += [
+        program(variant.name, manifest.of_program(variant.name)) for variant in manifest.variants
+    ]
+    return Dispatch(programs, manifest.fits)
+
+
+def chosen_program(programs: Sequence[Any], which: str | Mapping[str, Sequence[int]]) -> Any:
+    """See `Executable.program`."""
+    if isinstance(which, str):
+        found = [program for program in programs if program.name == which]
+    else:
+        wanted = {name: tuple(shape) for name, shape in which.items()}
+        found = [
+            program
+            for program in programs
+            if wanted.items() <= {spec.name: spec.shape for spec in program.inputs}.items()
+        ]
+    if len(found) == 1:
+        return found[0]
+    listed = "; ".join(
+        f"{program.name}: {', '.join(map(str, program.inputs))}" for program in programs
+    )
+    many = "more than one program has" if found else "no program has"
+    what = f"there is no program {which!r}" if isinstance(which, str) else f"{many} {wanted}"
+    raise UsageError(what, hint=f"there are {listed}")

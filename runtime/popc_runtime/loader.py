@@ -6,33 +6,45 @@ import os
 from collections.abc import Iterable, Sequence
 
 from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
-from popc_runtime.errors import CorruptArchiveError
+from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
-from popc_runtime.format import ArchiveFile, InMemory, Limits, ProgramImage, decode_program
+from popc_runtime.format import (
+    ArchiveFile,
+    ArchiveSource,
+    Limits,
+    ProgramImage,
+    blob_of_program,
+    decode_program,
+)
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.native import fast_sha256
 from popc_runtime.process.threads import chosen_threads
+from popc_runtime.recipe import Recipe
 
 if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
 
 __all__ = ["load"]
 
+_BFLOAT16 = ("bits", "ml_dtypes")
+
 
 def load(
-    source: str | os.PathLike[str] | bytes | InMemory,
+    source: ArchiveSource,
     *,
     seed: int = 0,
     threads: int | None = None,
     floating_point_checks: bool | Iterable[str] | None = None,
     engine: str = "auto",
     limits: Limits = _DEFAULT_LIMITS,
+    bfloat16: str = "bits",
 ) -> Executable:
     """Load an archive.
 
     Args:
-        source: Path of a .popx file, its bytes, or what `popc.compile` returns.
+        source: Path of a .popx file, its bytes, a file that was opened for reading bytes, or an
+            archive as `popc.compile` returns it.
         seed: Of the device's random numbers.
         threads: How many threads may work on one run; results do not depend on it.  Default: what
             the environment variable POPC_NUM_THREADS says, or one for each processor.
@@ -42,14 +54,28 @@ def load(
         engine: "native" runs native kernels, "numpy" does without, and "auto" takes those that
             there are for this processor.  Floating-point checks need numpy.
         limits: What an archive may make the loader allocate.
+        bfloat16: The arrays that `run` returns of bfloat16 results: "bits" are uint16 arrays,
+            "ml_dtypes" numbers of ml_dtypes.bfloat16, where that package is installed.
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed.
-        UsageError: ``source`` is none of these, the number of threads is not positive or too
-            large, or a check or an engine does not exist.
+        UsageError: ``source`` is nothing that could be an archive, the number of threads is not
+            positive or too large, a check or an engine does not exist, or ml_dtypes is missing.
     """
+    settings = {
+        "seed": seed,
+        "threads": threads,
+        "floating_point_checks": floating_point_checks,
+        "engine": engine,
+        "limits": limits,
+        "bfloat16": bfloat16,
+    }
+    if bfloat16 not in _BFLOAT16:
+        raise UsageError(
+            f"bfloat16: there is no choice {bfloat16!r}", hint=f"choose from {', '.join(_BFLOAT16)}"
+        )
     count = chosen_threads(threads)
     with (
         ArchiveFile.open(source, limits=limits) as archive,
@@ -74,17 +100,29 @@ def load(
             threads=count,
             floating_point_checks=floating_point_checks,
             engine=engine,
-            profile=_profile(archive),
+            profiles=_profiles(archive),
+            numbers=bfloat16 == "ml_dtypes",
+            recipe=Recipe(load, _absolute(source), archive.digest, settings),
         )
 
 
-def _profile(archive: ArchiveFile) -> CycleProfile | None:
-    """The costs of the program's steps, if the archive was compiled to tell them."""
-    if "cycles" not in archive.blobs:
-        return None
+def _absolute(source: ArchiveSource) -> str:
+    """The path of a file, wherever the process goes; "" if there is none."""
+    if not isinstance(source, (str, os.PathLike)):
+        return ""
+    return os.path.join(os.getcwd(), os.fsdecode(source))  # noqa: PTH109, PTH118 - pathlib is slow to import
+
+
+def _profiles(archive: ArchiveFile) -> dict[str, CycleProfile]:
+    """The costs of the steps of each program, if the archive was compiled to tell them."""
+    names = [MAIN_PROGRAM, *(variant.name for variant in archive.manifest.variants)]
+    blobs = {name: blob_of_program("cycles", name) for name in names}
+    there = {name: blob for name, blob in blobs.items() if blob in archive.blobs}
+    if not there:
+        return {}
     from popc_runtime.cycles.execution import CycleProfile
 
-    return CycleProfile(archive.read("cycles"))
+    return {name: CycleProfile(archive.read(blob)) for name, blob in there.items()}
 
 
 def _check_programs(names: Sequence[str], image: ProgramImage) -> None:

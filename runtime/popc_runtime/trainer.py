@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from popc_runtime.data.batches import Batches
-from popc_runtime.errors import CheckpointError, DeviceError, ResourceError, UsageError
+from popc_runtime.errors import (
+    CheckpointError,
+    DeviceError,
+    ResourceError,
+    SpokenHint,
+    UsageError,
+)
 from popc_runtime.executable import Executable
 from popc_runtime.ground.frozen import field, frozen
 from popc_runtime.kernels.core.preparation import floats_of
@@ -26,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoints", "EpochRecord", "Evaluate", "Progress", "Trainer"]
 
 _SUFFIX: Final = ".safetensors"
+_REMEDIES: Final = "lower the learning rate, clip gradients, or"
+_WHY: Final = "to find the first op that goes wrong"
 
 # Called after each epoch; gives numbers by name, such as the accuracy on other data.
 Evaluate: TypeAlias = Callable[[Executable], Mapping[str, float]]
@@ -191,7 +199,8 @@ class Trainer:
         training = executable.manifest.training
         if training is None:
             raise UsageError(
-                "the archive does not train", hint="compile the model with --train FILE"
+                "the archive does not train",
+                hint="compile the model as a program that trains",
             )
         self.executable = executable
         self.batches = Batches(executable, data)
@@ -251,7 +260,7 @@ class Trainer:
                 f"steps of {start.samples_per_step:,}, but the data has {now[0]:,} in steps of "
                 f"{now[1]:,}",
                 hint="finish the epoch with the same data and archive, or start again with the "
-                "weights only: state.load_checkpoint, or popc export and --weights",
+                "weights only (state.load_checkpoint)",
             )
 
     def _step(self, feeds: Mapping[str, Any]) -> float:
@@ -267,7 +276,9 @@ class Trainer:
             raise DeviceError(
                 f"the loss became {loss} in {where}",
                 subject=self._loss,
-                hint="lower the learning rate, clip gradients, or train with --fp-checks to "
-                "find the first op that goes wrong",
+                hint=SpokenHint(
+                    f"{_REMEDIES} load the archive with floating_point_checks=True {_WHY}",
+                    f"{_REMEDIES} train with --fp-checks {_WHY}",
+                ),
             )
         return loss

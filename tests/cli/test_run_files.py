@@ -104,7 +104,7 @@ def test_a_bound_file_gives_the_array_of_the_name(
     assert run([*verify, "x=x.npz"]) == 0
     capsys.readouterr()
     assert run([*verify, "x=q.npz"]) == 2
-    assert "--bind x: there is no array 'x', only 'q'" in capsys.readouterr().err
+    assert "bind x: there is no array 'x', only 'q'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".bin"])

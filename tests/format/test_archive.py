@@ -204,7 +204,7 @@ def test_existing_files_are_kept(tmp_path: Path) -> None:
     target.write_text("precious")
     with pytest.raises(ResourceError, match="exists already") as caught:
         write_archive(target, sample_manifest(), sample_blobs())
-    assert "--force" in caught.value.hint
+    assert "force=True" in caught.value.hint
     assert target.read_text() == "precious"
     write_archive(target, sample_manifest(), sample_blobs(), force=True)
     assert probe(target) == sample_manifest()

@@ -9,7 +9,7 @@ from onnx import parser
 
 from popc.frontend import Bindings, LoadedModel, load_model
 from popc.frontend.bindings import ResolvedInputs, resolve
-from popc_runtime.errors import ModelError, UsageError
+from popc_runtime.errors import ModelError, SpokenHint, UsageError
 
 
 def _model(inputs: str, outputs: str = "float[1] y", body: str = "y = Neg (x)") -> LoadedModel:
@@ -25,6 +25,12 @@ def _refused(inputs: str, **bindings: Any) -> UsageError:
     with pytest.raises(UsageError) as caught:
         _resolve(inputs, **bindings)
     return caught.value
+
+
+def _typed(error: UsageError) -> str:
+    """The hint in words of the command line."""
+    assert isinstance(error.hint, SpokenHint)
+    return error.hint.command_line
 
 
 def _types(resolved: ResolvedInputs) -> dict[str, str]:
@@ -56,13 +62,26 @@ def test_inputs_without_a_shape() -> None:
     assert _types(resolve(model, Bindings(shapes={"x": (2, 3)}))) == {"x": "float32[2,3]"}
     with pytest.raises(UsageError, match="input 'x' has no shape in the model") as caught:
         resolve(model, Bindings())
-    assert caught.value.hint == "--shape x=1"
+    assert _typed(caught.value) == "--shape x=DIMENSIONS"
 
 
 def test_negative_sizes_in_a_model_are_open() -> None:
     model = _model("float[N] x")
     model.proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
     assert _types(resolve(model, Bindings(shapes={"x": (4,)}))) == {"x": "float32[4]"}
+
+
+@pytest.mark.parametrize("name", ["?", "None", "unk__12", "-1", "", "  "])
+def test_placeholders_are_not_one_dimension(name: str) -> None:
+    model = _model("float[N, M] x, float[K] z")
+    for value in model.proto.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.dim_param = name
+    shapes = {"x": (2, 3), "z": (4,)}
+    assert _types(resolve(model, Bindings(shapes=shapes))) == {
+        "x": "float32[2,3]",
+        "z": "float32[4]",
+    }
 
 
 def test_open_dimensions_are_listed_with_something_to_paste() -> None:
@@ -72,7 +91,7 @@ def test_open_dimensions_are_listed_with_something_to_paste() -> None:
         "input 'x', float32[N,3,H], leaves dimensions open: 'N', 'H'",
         "input 'z', float32[N,?], leaves dimensions open: 'N', ?",
     )
-    assert error.hint == "--dim N=1 --dim H=1 --shape z=1,1"
+    assert _typed(error) == "--dim N=SIZE --dim H=SIZE --shape z=N,DIM1"
 
 
 @pytest.mark.parametrize(
@@ -80,38 +99,38 @@ def test_open_dimensions_are_listed_with_something_to_paste() -> None:
     [
         (
             {"shapes": {"imagee": (1,)}},
-            "--shape imagee: the model has no input 'imagee'; did you mean 'image'?",
+            "shape imagee: the model has no input 'imagee'; did you mean 'image'?",
         ),
         (
             {"shapes": {"q": (1,)}},
-            "--shape q: the model has no input 'q'; it has 'image', 'size'",
+            "shape q: the model has no input 'q'; it has 'image', 'size'",
         ),
         ({"values": {"siz": 1}}, "did you mean 'size'?"),
         ({"dims": {"batsh": 1}}, "no symbolic dimension 'batsh'; did you mean 'batch'?"),
-        ({"dims": {"batch": -1}}, "--dim batch=-1: a dimension cannot be negative"),
+        ({"dims": {"batch": -1}}, "dim batch=-1: a dimension cannot be negative"),
         (
             {"shapes": {"image": (1, 3)}},
-            "--shape image=1,3: 2 dimensions, but the model declares float32[batch,3,8] with 3",
+            "shape image=1,3: 2 dimensions, but the model declares float32[batch,3,8] with 3",
         ),
         (
             {"shapes": {"image": (1, 4, 8)}},
-            "--shape image=1,4,8: dimension 1 is 4, but the model fixes it to 3",
+            "shape image=1,4,8: dimension 1 is 4, but the model fixes it to 3",
         ),
         ({"shapes": {"image": (-1, 3, 8)}}, "a dimension cannot be negative"),
         (
             {"shapes": {"image": (2, 3, 8)}, "dims": {"batch": 4}},
-            "--shape image=2,3,8: dimension 0, 'batch', is 2, but --dim batch=4 makes it 4",
+            "shape image=2,3,8: dimension 0, 'batch', is 2, but dim batch=4 makes it 4",
         ),
         ({"shapes": {"size": (1,)}, "values": {"size": [1]}}, "bound to a value already"),
         ({"outputs": ("yy",)}, "output yy: the model has no tensor 'yy'; did you mean 'y'?"),
         ({"anchors": ("hiddenn",)}, "did you mean 'hidden'?"),
         (
             {"values": {"size": np.zeros((2, 2), int)}},
-            "--bind size: 2 dimensions, but the model declares int64[batch] with 1",
+            "bind size: 2 dimensions, but the model declares int64[batch] with 1",
         ),
         (
             {"values": {"size": np.array([0.5])}},
-            "--bind size: float64 values 0.5 cannot become int64 without loss",
+            "bind size: float64 values 0.5 cannot become int64 without loss",
         ),
         ({"values": {"size": np.array(["a"])}}, "<U1 values cannot become int64"),
         ({"values": {"size": None}}, "a tensor cannot be None"),
@@ -204,7 +223,7 @@ def test_values_are_not_bent(declared: str, value: Any) -> None:
     ],
 )
 def test_floats_do_not_become_infinite(declared: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=r"--bind x: \w+ values \S+ become infinite as \w*float"):
+    with pytest.raises(UsageError, match=r"bind x: \w+ values \S+ become infinite as \w*float"):
         _bound(declared, value)
 
 
@@ -216,11 +235,11 @@ def test_what_is_infinite_stays_so() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([np.zeros((2, 3))], "--bind x: 3 dimensions, but the model declares float32[2,3] with 2"),
-        ([[1, 2]], "--bind x: dimension 0 is 1, but the model fixes it to 2"),
-        ([[1, 2, 3], [4]], "--bind x: arrays of different shapes do not make a tensor"),
-        ({"q": np.zeros((2, 3))}, "--bind x: there is no array 'x', only 'q'"),
-        ({"x": np.zeros(3)}, "--bind x: 1 dimensions, but the model declares float32[2,3] with 2"),
+        ([np.zeros((2, 3))], "bind x: 3 dimensions, but the model declares float32[2,3] with 2"),
+        ([[1, 2]], "bind x: dimension 0 is 1, but the model fixes it to 2"),
+        ([[1, 2, 3], [4]], "bind x: arrays of different shapes do not make a tensor"),
+        ({"q": np.zeros((2, 3))}, "bind x: there is no array 'x', only 'q'"),
+        ({"x": np.zeros(3)}, "bind x: 1 dimensions, but the model declares float32[2,3] with 2"),
     ],
 )
 def test_lists_and_files_are_checked_as_arrays_are(value: Any, message: str) -> None:
@@ -242,7 +261,7 @@ def test_sequences_and_optionals() -> None:
     assert _bound("optional(float[2])", [1, 2]).tolist() == [1, 2]
     error = _refused("seq(float[N]) x")
     assert "input 'x' is a sequence: its value must be known" in str(error)
-    assert error.hint == "--bind x=FILE.npz"
+    assert _typed(error) == "--bind x=FILE.npz"
     assert "needs a list of arrays" in str(_refused("seq(float[N]) x", values={"x": np.zeros(2)}))
     assert "is a sequence, bind its value" in str(_refused("seq(float[N]) x", shapes={"x": (2,)}))
 
@@ -262,4 +281,4 @@ def test_what_to_paste_is_quoted_for_the_shell() -> None:
     model.proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "past + new"
     with pytest.raises(UsageError) as caught:
         resolve(model, Bindings())
-    assert caught.value.hint == "--dim 'past + new=1'"
+    assert _typed(caught.value) == "--dim 'past + new=SIZE'"

@@ -13,9 +13,8 @@ _HEADER = "graph main(%x: float32[2,3]) {"
 
 
 @settings(deadline=None, max_examples=25)
-@given(graph=graphs(nested=False))
-def test_any_flat_graph_is_read_as_it_was_printed(graph: Graph) -> None:
-    """Graphs within graphs: see the fixtures of passes."""
+@given(graph=graphs())
+def test_any_graph_is_read_as_it_was_printed(graph: Graph) -> None:
     text = format_graph(graph)
     assert format_graph(parse_graph(format_constants(graph) + text)) == text
 

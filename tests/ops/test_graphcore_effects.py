@@ -223,7 +223,7 @@ def test_a_variable_needs_training() -> None:
     model = _model(nodes, {"w": np.zeros((2, 2), np.float32)})
     with pytest.raises(
         ModelError,
-        match="writes 'w', which is a constant here: compile with --set constant_weights=false",
+        match="writes 'w', which is a constant here: compile with constant_weights = false",
     ):
         import_graph(model)
 

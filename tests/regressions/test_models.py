@@ -14,6 +14,7 @@ from popc_runtime.errors import (
     DataDependentShapeError,
     DoesNotFitError,
     OptionError,
+    SpokenHint,
     UsageError,
 )
 from popc_runtime.format import Array
@@ -105,7 +106,10 @@ def test_sums_of_bool_are_refused_by_name(tmp_path: Path) -> None:
     }"""
     with pytest.raises(OptionError, match="of nan, inf is sum") as caught:
         _run(text, tmp_path, {}, batches_per_step=2, default_anchor="sum")
-    assert caught.value.hint == "--set anchors.nan=all --set anchors.inf=all"
+    hint = caught.value.hint
+    assert isinstance(hint, SpokenHint)
+    assert hint == "options={\"anchors\": {'nan': 'all', 'inf': 'all'}}"
+    assert hint.command_line == "--set anchors.nan=all --set anchors.inf=all"
 
 
 def test_sizes_that_no_memory_holds_are_refused(tmp_path: Path) -> None:

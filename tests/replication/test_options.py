@@ -190,7 +190,7 @@ def test_statistics_of_whole_numbers_have_no_mean(tmp_path: Path) -> None:
     }
     with pytest.raises(ModelError, match="may differ and have no mean") as caught:
         compiled(model, tmp_path, train, replicated_graph_count=2)
-    assert "variable_settings.count=none" in caught.value.hint
+    assert "variable_settings.count = none" in caught.value.hint
     program = compiled(
         model, tmp_path, train, replicated_graph_count=2, variable_settings={"count": "none"}
     )

@@ -146,7 +146,7 @@ def test_an_archive_without_costs_says_so(*, counters: bool) -> None:
     profile = profile_of(popc.compile(affine(), options=options), "plain.popx")
     with pytest.raises(UsageError, match=r"plain\.popx has no cost report") as caught:
         report_data(profile, ("summary",))
-    assert "cost_report=true" in caught.value.hint
+    assert "cost_report = true" in caught.value.hint
 
 
 # -- comparison ------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ def test_what_cannot_be_written_is_refused(body: str, words: str) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS[:1], ids=lambda item: item.name)
 def test_constants_are_not_written(program: Program) -> None:
-    with pytest.raises(ModelError, match="compile with --set constant_weights=false"):
+    with pytest.raises(ModelError, match="compile with constant_weights = false"):
         popc.compile(program.model())
 
 

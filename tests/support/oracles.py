@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 
 from popc.frontend.load import load_model
 from popc.frontend.model import Bindings, import_model
+from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.ir import Graph, Op, Tensor, TensorType
 from popc.ops.build import infer_types
 from popc_runtime.format import Array, Attribute, DType
@@ -226,12 +227,19 @@ def run_model(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]
 
 
 def run_onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """The outputs of ``model`` as onnxruntime computes it."""
+    """The outputs of ``model`` as onnxruntime computes it without optimisations.
+
+    These would make products of bytes of dequantised ones, which saturate on some processors.
+    """
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(3)
+    settings = onnxruntime.SessionOptions()
+    settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
+        with_unsigned_weights(model).SerializeToString(),
+        settings,
+        providers=["CPUExecutionProvider"],
     )
     return [np.asarray(result) for result in session.run(None, dict(feeds))]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 
 import popc_runtime
-from popc.archive import Archive, build_archive
+from popc.archive import Archive, Content, build_archive
 from popc.compiler import Compiled, Planned, Transformed
 from popc.frontend import ImportedModel, LoadedModel
 from popc.ir import Graph, verify
@@ -56,7 +56,7 @@ def _compiled(graph: Graph, options: Options) -> Archive:
     request = CompileRequest(loaded.proto, options)
     program = Transformed(request, loaded, model, None, (), schedule)
     planned = Planned(program, schedule, plan)
-    return build_archive(Compiled(planned, lower(graph, schedule, plan)))
+    return build_archive([Content(Compiled(planned, lower(graph, schedule, plan)))])
 
 
 def run_pipeline(

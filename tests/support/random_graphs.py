@@ -60,7 +60,9 @@ class _Builder:
 
     def constant(self, type_: TensorType) -> Tensor:
         seed = self.number(0, 3)  # few, so that contents repeat
-        return self.graph.add_constant("c", type_, _random_array(type_, seed))
+        shape = "x".join(map(str, type_.shape))
+        name = f"{type_.dtype}_{shape}_{seed}_"  # prints tell equal names by equal contents
+        return self.graph.add_constant(name, type_, _random_array(type_, seed))
 
     def emit(self, op_type: str, inputs: Sequence[Tensor], **attributes: int | Shape) -> None:
         self.pool.extend(build(self.graph, op_type, inputs, {**attributes}).outputs)
@@ -182,12 +184,13 @@ class _Builder:
         ).outputs
 
     def new_callee(self) -> Graph:
-        inner = self.nested(f"callee{len(self.callees)}")
+        inner = self.nested("callee")
         types = [tensor.type for tensor in (self.pick(self.pool), *self.some(self.pool, 2))]
         inner.pool = [inner.graph.add_input("in", type_) for type_ in types]
         inner.pool.append(inner.constant(_MATRIX))
         inner.grow(5)
         inner.give([tensor.type for tensor in (inner.pool[-1], *inner.some(inner.pool, 1))])
+        inner.graph.name += str(len(self.callees))  # those within it have theirs
         self.callees.append(inner.graph)
         return inner.graph
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,10 +13,11 @@ from onnx import helper, numpy_helper, parser
 
 import popc
 import popc_runtime
+from popc_runtime import TensorSpec
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.core.preparation import floats_of
 
-__all__ = ["BATCH", "KINDS", "in_type", "losses", "scaled_input", "trained", "weights"]
+__all__ = ["BATCH", "KINDS", "batches", "in_type", "losses", "scaled_input", "trained", "weights"]
 
 BATCH: Final = 16
 KINDS: Final[dict[str, Any]] = {
@@ -64,17 +65,19 @@ def trained(
     return popc_runtime.load(path, seed=seed)
 
 
-def losses(executable: popc_runtime.Executable, steps: int) -> Array:
-    """The losses of steps on digits that look like something."""
+def batches(spec: TensorSpec, steps: int) -> Iterator[dict[str, Array]]:
+    """Images, of the type that ``spec`` says, and labels of digits that look like something."""
     rng = np.random.default_rng(7)
-    spec = executable.inputs[0]
     pictures = rng.random((10, *spec.shape[1:]))
-    found = []
     for _ in range(steps):
         label = rng.integers(0, 10, BATCH).astype(np.int32)
         image = pictures[label] + 0.3 * rng.standard_normal(spec.shape)
-        found.append(_loss(executable, {"image": _stored(image, spec.dtype), "label": label}))
-    return np.array(found)
+        yield {"image": _stored(image, spec.dtype), "label": label}
+
+
+def losses(executable: popc_runtime.Executable, steps: int) -> Array:
+    """The losses of steps on `batches`."""
+    return np.array([_loss(executable, feeds) for feeds in batches(executable.inputs[0], steps)])
 
 
 def _stored(values: Array, dtype: DType) -> Array:

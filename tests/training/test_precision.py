@@ -19,7 +19,7 @@ from popc_runtime.kernels.core.preparation import to_bfloat16
 from popc_runtime.trainer import Trainer
 from samples import networks
 from tests.support.torch_networks import FORWARD, parameters
-from tests.training.narrow import BATCH, in_type, losses, scaled_input, trained, weights
+from tests.training.narrow import BATCH, batches, in_type, losses, scaled_input, trained, weights
 
 _NETWORKS: Final = {"digits_cnn": networks.digits_cnn, "digits_mlp": networks.digits_mlp}
 _SGD: Final = {"type": "sgd", "learning_rate": 0.05}
@@ -71,28 +71,37 @@ def test_the_state_of_optimizers_is_float32(tmp_path: Path) -> None:
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 @pytest.mark.parametrize("name", sorted(_NETWORKS))
 def test_half_steps_are_near_those_of_torch(name: str, tmp_path: Path) -> None:
-    """PyTorch rounds elsewhere, so losses agree to the precision of the type."""
+    """Each step from the same weights: at this rate, steps make much of what roundings differ by.
+
+    PyTorch rounds elsewhere.  Where that turns the order of two pixels, or the sign of one, it is
+    another one that has a gradient.
+    """
     import torch
 
     model = in_type(_NETWORKS[name](), "float16")
     executable = trained(tmp_path, model, {**_SGD, "loss_scaling": 64.0})
-    ours = losses(executable, _STEPS)
     theirs = parameters(model)
-    rival = torch.optim.SGD(theirs.values(), lr=0.05)
-    rng = np.random.default_rng(7)
-    shape = executable.inputs[0].shape
-    pictures = rng.random((10, *shape[1:]))
-    for step in range(_STEPS):
-        label = rng.integers(0, 10, BATCH)
-        image = (pictures[label] + 0.3 * rng.standard_normal(shape)).astype(np.float16)
+    rival = torch.optim.SGD(theirs.values(), lr=_SGD["learning_rate"])
+    for feeds in batches(executable.inputs[0], _STEPS):
+        before = weights(executable)
+        with torch.no_grad():
+            for key, weight in theirs.items():
+                weight.copy_(torch.from_numpy(before[key]))
+        ours = float(executable.run(feeds)["loss"])
         rival.zero_grad()
-        logits = FORWARD[name](theirs, torch.from_numpy(image))
-        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(label).long())
+        logits = FORWARD[name](theirs, torch.from_numpy(feeds["image"]))
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(feeds["label"]).long())
         (loss * 64).backward()
         for weight in theirs.values():
             weight.grad /= 64
         rival.step()
-        assert abs(loss.item() - ours[step]) < 0.02 * ours.max()
+        assert abs(loss.item() - ours) <= 4 * np.spacing(np.float16(ours))
+        after = weights(executable)
+        step, apart = (
+            np.sqrt(sum(np.square(np.float64(after[key]) - other[key]).sum() for key in after))
+            for other in (before, {key: weight.detach().numpy() for key, weight in theirs.items()})
+        )
+        assert apart < 0.03 * step
 
 
 @pytest.mark.parametrize("partials", ["float", "half"])
@@ -156,7 +165,7 @@ def test_a_loss_scale_beyond_float16(tmp_path: Path) -> None:
     with pytest.raises(OptionError) as caught:
         trained(tmp_path, model, optimizer)
     assert "loss_scaling is 131072, but the loss 'loss' is float16" in str(caught.value)
-    assert "ensure_fp32_loss_scale_tensor=true" in str(caught.value)
+    assert "ensure_fp32_loss_scale_tensor = true" in str(caught.value)
 
 
 def test_a_loss_in_float32_has_larger_scales(tmp_path: Path) -> None:

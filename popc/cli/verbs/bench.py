@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from popc.cli.console import Console
-from popc.cli.engine_options import engine_option, threads_option
+from popc.cli.engine_options import engine_option, program_option, threads_option
 from popc.cli.files import write_text
 from popc.cli.model_options import ModelSettings, model_options, train_option
 from popc.cli.programs import cache_option, program_source
@@ -59,6 +59,7 @@ _MAX_ROWS = 15
 )
 @threads_option("run")
 @engine_option
+@program_option
 @model_options
 @train_option("For a model: measure a training step; this file names loss and optimizer.")
 @cache_option
@@ -76,6 +77,7 @@ def command(
     fail_over: str | None,
     threads: int | None,
     engine: str,
+    program: str,
     settings: ModelSettings,
     train: Path | None,
     cached: bool,
@@ -95,6 +97,7 @@ def command(
     start = perf_counter()
     executable = popc_runtime.load(archive, threads=threads, engine=engine)
     loaded = perf_counter()
+    executable = executable.program(program) if program else executable
     feeds, invented = _feeds(executable, inputs)
     first = _first_run(executable, feeds, invented)
     for _ in range(warmup):

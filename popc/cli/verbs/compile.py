@@ -13,9 +13,11 @@ from popc.cli.console import Console
 from popc.cli.dumps import Dumps, parse_window
 from popc.cli.model_options import (
     ModelSettings,
+    SeveralShapes,
     model_argument,
     model_options,
     read_source,
+    several_options,
     train_option,
 )
 from popc.cli.refusal import advised
@@ -25,7 +27,7 @@ from popc_runtime.errors import UsageError
 from popc_runtime.process.files import refuse_to_replace, require_room_for
 
 if TYPE_CHECKING:
-    from popc.request import CompileRequest
+    from popc.requests import Requests
 
 __all__ = ["command"]
 
@@ -40,6 +42,7 @@ __all__ = ["command"]
     help="The archive to write; by default, MODEL with the suffix .popx.",
 )
 @model_options
+@several_options
 @train_option("Make a training step: a TOML or JSON file names loss and optimizer.")
 @click.option(
     "--emit-ir",
@@ -91,6 +94,7 @@ def command(
     model: Path,
     output: Path | None,
     settings: ModelSettings,
+    several: SeveralShapes,
     train: Path | None,
     emit_ir: Path | None,
     emit_dot: Path | None,
@@ -110,6 +114,7 @@ def command(
     popc compile model.onnx -o model.popx --shape x=1,3,224,224
     popc compile model.onnx --dim batch=4 --set batches_per_step=8
     popc compile model.onnx --dim batch=32 --train train.toml -o train.popx
+    popc compile model.onnx --dim batch=1,4,16 --dim length=32..512:32 --split batch
     """
     if dump_options and explain_options:
         raise UsageError("--dump-options and --explain-options exclude each other")
@@ -126,13 +131,15 @@ def command(
     dumps = Dumps(emit_ir, emit_dot, at, parse_window(dot_ops))
     if stop_after is not None:
         return _stop_after(model, settings, train, Stage(stop_after), dumps, console)
-    request = settings.request(read_source(model), train)  # mistakes there come before files
+    # Mistakes there come before files.
+    requests = several.requests(settings, read_source(model), train)
     target = output or model.with_suffix(".popx")
     _refuse_target(target, model)
     refuse_to_replace(target, force=force)  # before minutes of work, not after
     require_room_for(target)
-    with advised(console, request, lambda change: compile_line(model, settings, train, change)):
-        return _compile(console, request, target, dumps, against, force=force, times=time_passes)
+    first = requests.programs[0]
+    with advised(console, first, lambda change: compile_line(model, settings, train, change)):
+        return _compile(console, requests, target, dumps, against, force=force, times=time_passes)
 
 
 def _refuse_target(target: Path, model: Path) -> None:
@@ -191,7 +198,7 @@ def _stop_after(
 
 def _compile(
     console: Console,
-    request: CompileRequest,
+    requests: Requests,
     target: Path,
     dumps: Dumps,
     against: Path | None,
@@ -199,12 +206,12 @@ def _compile(
     force: bool,
     times: bool,
 ) -> Report:
-    from popc.api import compile_request
+    from popc.api import compile_requests
     from popc.progress import Watch
 
     timer = _Timer(console.on_progress())
     wanted = dumps.stages.__setitem__ if dumps.text_folder else None
-    archive = compile_request(request, Watch(timer, wanted, dumps.on_graph), against)
+    archive = compile_requests(requests, Watch(timer, wanted, dumps.on_graph), against)
     timer(ProgressEvent(Stage.PACK))
     archive.save(target, force=force)
     size = target.stat().st_size
@@ -216,6 +223,7 @@ def _compile(
         "bytes": size,
         "inputs": [str(input_) for input_ in manifest.inputs],
         "outputs": [str(output) for output in manifest.outputs],
+        "programs": ["main", *(program.name for program in manifest.variants)],
         "memory": dict(manifest.memory),
         "timings": {stage.value: seconds for stage, seconds in timer.seconds.items()},
     }
@@ -240,7 +248,7 @@ class _Timer:
 
     def __call__(self, event: ProgressEvent) -> None:
         if event.seconds is not None:
-            self.seconds[event.stage] = event.seconds
+            self.seconds[event.stage] = self.seconds.get(event.stage, 0.0) + event.seconds
         else:
             self._last = self._clock()
         if self._forward is not None:

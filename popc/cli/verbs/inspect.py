@@ -12,7 +12,10 @@ from popc.cli.report import Report, format_bytes, format_table
 
 __all__ = ["command"]
 
-_SECTIONS = ("summary", "streams", "variables", "options", "blobs", "program", "weights", "nodes")
+_SECTIONS = (
+    *("summary", "programs", "streams", "variables", "options", "blobs", "program"),
+    *("weights", "nodes"),
+)
 
 
 @click.command("inspect")
@@ -84,6 +87,11 @@ def _archive_summary(data: dict[str, Any]) -> str:
         *(["input", _type_of(spec)] for spec in data["inputs"]),
         *(["output", _type_of(spec)] for spec in data["outputs"]),
         ["programs", ", ".join(data["programs"])],
+        *(
+            [f"  {row['name']}", ", ".join(map(_type_of, row["inputs"]))]
+            for row in data["variants"]
+        ),
+        *(["  other sizes", _fit_text(row)] for row in data["fits"]),
         *([["replicas", str(data["replicas"])]] if data["replicas"] > 1 else []),
         *_training_rows(data),
         *([key.replace("_", " "), format_bytes(count)] for key, count in data["memory"].items()),
@@ -93,6 +101,26 @@ def _archive_summary(data: dict[str, Any]) -> str:
         ["option", f"{row['name']} = {row['value']} (from {row['origin']})"] for row in changed
     ]
     return format_table(rows)
+
+
+def _fit_text(row: dict[str, Any]) -> str:
+    """The treatment of inputs of other sizes."""
+    told = {"pad": "filled up", "split": "split"}
+    return f"{row['dimension']} is {' or '.join(told[mode] for mode in row['modes'])}"
+
+
+def _archive_programs(data: dict[str, Any]) -> str:
+    header = ["program", "takes", "returns", "arena"]
+    rows = [
+        [
+            row["name"],
+            ", ".join(map(_type_of, row["inputs"])),
+            ", ".join(map(_type_of, row["outputs"])),
+            format_bytes(row["memory"].get("arena_bytes", 0)),
+        ]
+        for row in ({**data, "name": "main"}, *data["variants"])
+    ]
+    return format_table([header, *rows], right=(3,))
 
 
 def _training_rows(data: dict[str, Any]) -> list[list[str]]:
@@ -184,6 +212,7 @@ def _archive_blobs(data: dict[str, Any]) -> str:
 
 _ARCHIVE_TEXTS = {
     "summary": _archive_summary,
+    "programs": _archive_programs,
     "streams": _archive_streams,
     "variables": _archive_variables,
     "options": _archive_options,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from popc.cli.console import Console
+from popc.cli.engine_options import program_option
 from popc.cli.files import write_text
 from popc.cli.model_options import ModelSettings, model_options, train_option
 from popc.cli.report import Report
@@ -39,6 +40,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--all", "show_all", is_flag=True, help="Print every op, step and tensor.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
+@program_option
 @model_options
 @train_option("For a model: report on a training step; this file names loss and optimizer.")
 @click.pass_obj
@@ -52,6 +54,7 @@ def command(
     sections: tuple[str, ...],
     show_all: bool,
     force: bool,
+    program: str,
     settings: ModelSettings,
     train: Path | None,
 ) -> Report:
@@ -71,9 +74,10 @@ def command(
 
     targets = [path for path in (html, json_) if path is not None]
     _refuse_existing(targets, force=force)
-    (profile,) = load_profiles((file,), settings, train, console)
+    (profile,) = load_profiles((file,), settings, train, console, program)
     chosen = tuple(name for name in _SECTIONS if name in (sections or _SECTIONS))
     data = report_data(profile, chosen, full=show_all)
+    data["programs"] = ["main", *(variant.name for variant in profile.manifest.variants)]
     written = _write(profile, chosen, html, json_)
     if targets:
         data["files"] = written
@@ -81,6 +85,8 @@ def command(
     if text or not targets:
         shown = {name: data[name] for name in chosen}
         lines.append(sections_text(shown, show_all=show_all))
+    if len(data["programs"]) > 1:
+        lines.append(f"this is of main; --program shows {', '.join(data['programs'][1:])}")
     return Report("report", data, "\n".join(lines))
 
 

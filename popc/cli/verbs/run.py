@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from popc.cli.console import Console
-from popc.cli.engine_options import engine_option, threads_option
+from popc.cli.engine_options import engine_option, program_option, threads_option
 from popc.cli.files import write_text
 from popc.cli.model_options import ModelSettings, model_options, train_option
 from popc.cli.programs import cache_option, load_program
@@ -77,6 +77,7 @@ __all__ = ["command"]
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @threads_option("run")
 @engine_option
+@program_option
 @model_options
 @train_option("For a model: run a training step; this file names loss and optimizer.")
 @cache_option
@@ -95,6 +96,7 @@ def command(
     force: bool,
     threads: int | None,
     engine: str,
+    program: str,
     settings: ModelSettings,
     train: Path | None,
     cached: bool,
@@ -119,6 +121,7 @@ def command(
         floating_point_checks=fp_checks,
         engine=engine,
     )
+    executable = executable.program(program) if program else executable
     feeds = gather_inputs(inputs, executable, steps)
     targets = plan_outputs(results, executable.outputs, force=force)
     if console.json and "-" in targets.values():

@@ -139,7 +139,7 @@ def refuse_training_options(options: Options) -> None:
         raise OptionError(
             "accumulation_factor is for training: it adds up gradients",
             subject="accumulation_factor",
-            hint="compile with --train FILE, or use batches_per_step",
+            hint="train the model, or use batches_per_step",
         )
     auto = options.auto_recomputation
     of_stages = options.enable_pipelining and auto is AutoRecomputation.PIPELINE
@@ -154,5 +154,5 @@ def refuse_training_options(options: Options) -> None:
         raise OptionError(
             f"{', '.join(useless)}: for training; this program has no backward pass and no updates",
             subject=useless[0],
-            hint="compile with --train FILE",
+            hint="train the model, or leave them out",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from popc.archive import build_archive
+from popc.archive import Content, build_archive
 from popc.compiler import compile_program
 from popc.reporting.estimation import costs_of, encode_report
 from popc.study.advice import Change, Outcome, Workshop, outcome_of, refusal_of
@@ -21,6 +21,6 @@ def measure(workshop: Workshop, change: Change) -> Outcome:
         compiled = compile_program(request, workshop.loaded)
         costs = costs_of(compiled.planned)
         report = encode_report(costs) if request.options.cost_report else b""
-        return outcome_of(costs, build_archive(compiled, report).size(_known))
+        return outcome_of(costs, build_archive([Content(compiled, report)]).size(_known))
     except Exception as error:  # noqa: BLE001 - see refusal_of
         return refusal_of(error)

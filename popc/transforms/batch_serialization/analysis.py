@@ -14,7 +14,7 @@ from popc.transforms.batch_serialization.cut import Case, Cut, with_dim
 from popc.transforms.batch_serialization.rules import cut_op
 from popc_runtime.errors import ModelError
 
-__all__ = ["Analysis", "Context", "Crossing", "analyse", "part_type"]
+__all__ = ["Analysis", "Context", "Crossing", "analyse", "part_type", "sound_cut"]
 
 # Where an op runs, as far as a change of it keeps parts from crossing.
 Context: TypeAlias = tuple[int | None, ...]
@@ -124,7 +124,7 @@ def analyse(
             continue
         cut: Cut | str = "it is excluded"
         if op not in excluded:
-            cut = _sound(Case(op, axes, parts))
+            cut = sound_cut(Case(op, axes, parts))
         if isinstance(cut, Cut) and not found.leads_elsewhere(op):
             found.cuts[op] = cut
             places = zip(op.outputs, cut.results, strict=True)
@@ -144,7 +144,7 @@ def part_type(type_: TensorType, axis: int | None, parts: int) -> TensorType:
     return type_.with_shape(with_dim(type_.shape, axis, type_.shape[axis] // parts))
 
 
-def _sound(case: Case) -> Cut | str:
+def sound_cut(case: Case) -> Cut | str:
     """The cut, if every part of it is an op of the right types."""
     cut = cut_op(case)
     if isinstance(cut, str):

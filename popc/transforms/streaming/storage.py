@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import prod
+from typing import Final
 
 from popc.ir import Graph, Op, StepPart, Tensor
 from popc.ops.control import inner_names, loop_states
@@ -14,10 +15,12 @@ from popc.options import Options, did_you_mean
 from popc.options.locations import TensorLocation, parse_location
 from popc.transforms.streaming.sources import COMPUTE, StreamedValue, TileSets
 from popc.transforms.streaming.views import base_of
-from popc_runtime.errors import OptionError
+from popc_runtime.errors import OptionError, SpokenHint
 from popc_runtime.format import VariableRole
 
 __all__ = ["StorageMap", "StoredTensor"]
+
+_FUSED: Final = "a fused op has no tensors inside"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +177,10 @@ class StorageMap:
                     f"{missing!r} matches no tensor; {did_you_mean(missing, names)}".rstrip("; ")
                     for missing in unknown
                 ),
-                hint="--emit-ir lists the tensors; a fused op has no tensors inside",
+                hint=SpokenHint(
+                    f"on_artefact is told the names of the tensors; {_FUSED}",
+                    f"--emit-ir lists the tensors; {_FUSED}",
+                ),
             )
 
 

@@ -21,8 +21,9 @@ class CycleCounters:
     With several replicas, which run side by side, figures are those of the one that takes longest.
     """
 
-    def __init__(self, profile: CycleProfile, engines: Sequence[Engine]) -> None:
+    def __init__(self, profile: CycleProfile, engines: Sequence[Engine], program: str) -> None:
         self._profile = profile
+        self._program = program
         self._counts = [
             engine.program.counts for engine in engines if engine.program.counts is not None
         ]
@@ -33,12 +34,12 @@ class CycleCounters:
     def begin(self) -> None:
         """Forget what a run that failed has left."""
         for counts in self._counts:
-            counts.take()
+            counts.take(self._program)
 
     def end(self) -> None:
         """Note what a run has done."""
         self._runs += 1
-        self._last = [counts.take() for counts in self._counts]
+        self._last = [counts.take(self._program) for counts in self._counts]
         self._all = [
             [(old[0] + more[0], old[1] + more[1]) for old, more in zip(sums, new, strict=True)]
             if sums

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from popc_runtime.data.mismatches import check_stored, wrong_names
 from popc_runtime.data.streams import as_stored, check_sample, describe, joined_mismatches
 from popc_runtime.errors import InputMismatchError, UsageError
-from popc_runtime.format import Array, StreamSpec, TensorSpec
+from popc_runtime.format import Array, DType, StreamSpec, TensorSpec
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["array_taker", "check_arrays", "check_targets", "joined_samples"]
+__all__ = ["array_taker", "check_arrays", "check_targets", "copied_to", "joined_samples"]
 
 
 def check_arrays(
@@ -67,6 +67,20 @@ def check_targets(out: Mapping[str, Array], outputs: Sequence[TensorSpec]) -> di
     return {name: _target(array, specs[name]) for name, array in out.items()}
 
 
+def copied_to(
+    out: Mapping[str, Array], results: Mapping[str, Array], outputs: Sequence[TensorSpec]
+) -> dict[str, Array]:
+    """Results with those that are wanted in ``out`` there.
+
+    Raises:
+        UsageError, InputMismatchError: see `check_targets`.
+    """
+    specs = [TensorSpec(spec.name, spec.dtype, results[spec.name].shape) for spec in outputs]
+    for name, target in check_targets(out, specs).items():
+        np.copyto(target, results[name].view(target.dtype))
+    return {**results, **out}
+
+
 def _target(array: object, spec: TensorSpec) -> Array:
     wanted, storage = describe(spec.dtype, spec.shape), spec.dtype.storage
     advice = f"make one with numpy.empty({spec.shape}, {storage.name!r})"
@@ -109,9 +123,13 @@ def array_taker(
 
 
 def joined_samples(
-    spec: TensorSpec, stream: StreamSpec, samples: Sequence[Array], target: Array | None
+    spec: TensorSpec,
+    stream: StreamSpec,
+    samples: Sequence[Array],
+    target: Array | None,
+    bfloat16: np.dtype[Any] | None,
 ) -> Array:
-    """The result of a step, in ``target`` if there is one.
+    """The result of a step, in ``target`` if there is one; else of type ``bfloat16`` if it is that.
 
     Raises:
         DeviceError: it is not as many samples as it should be.
@@ -122,6 +140,8 @@ def joined_samples(
         return target
     joined = (np.stack(samples) if len(samples) > 1 else samples[0]).reshape(spec.shape)
     if target is None:
-        return joined
+        if bfloat16 is None or spec.dtype is not DType.BFLOAT16:
+            return joined
+        return joined.view(bfloat16)
     np.copyto(target, joined)  # whatever its strides are
     return target

@@ -7,7 +7,7 @@ from math import prod
 from struct import iter_unpack
 
 from popc_runtime.data.mismatches import wrong_names
-from popc_runtime.data.streams import describe, joined_mismatches
+from popc_runtime.data.streams import MOVE_IT, describe, is_foreign, joined_mismatches
 from popc_runtime.errors import InputMismatchError
 from popc_runtime.format import DType, StreamSpec, TensorSpec
 from popc_runtime.ground.hints import Any, Final
@@ -27,8 +27,8 @@ _RAW: Final = (bytes, bytearray)
 class ResultTensor:
     """A result: contiguous memory with a type and a shape.
 
-    It has numpy's array interface (``numpy.asarray(tensor)`` shares the memory) and, from Python
-    3.12 on, the buffer protocol.
+    It has numpy's array interface (``numpy.asarray(tensor)`` shares the memory), DLPack's
+    (``torch.from_dlpack(tensor)``, of bfloat16 too) and, from Python 3.12 on, the buffer protocol.
 
     Attributes:
         name: Of the output.
@@ -98,6 +98,24 @@ class ResultTensor:
             "data": self.data,
         }
 
+    def __dlpack__(self, **settings: Any) -> Any:
+        """A capsule that shares the elements; ``settings`` are those of the protocol.
+
+        Raises:
+            BufferError: they ask for another device, or for what numpy cannot do.
+        """
+        import numpy as np
+
+        from popc_runtime.data.dlpack import capsule_of
+
+        return capsule_of(np.asarray(self), self.dtype, settings)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The memory of the host."""
+        from popc_runtime.data.dlpack import CPU
+
+        return CPU
+
     def __buffer__(self, flags: int) -> memoryview:
         """The elements: a buffer that knows type and shape.
 
@@ -144,6 +162,8 @@ def check_buffers(
 
 def _bytes_of(value: object, spec: TensorSpec) -> memoryview:
     """The elements of an input, checked."""
+    if is_foreign(value):
+        return _shared(value, spec)
     memory = _memory_of(value, spec)
     raw = isinstance(value, _RAW) or (isinstance(value, memoryview) and value.format == "B")
     if raw and memory.ndim == 1:
@@ -178,8 +198,24 @@ def _memory_of(value: object, spec: TensorSpec) -> memoryview:
     raise _mismatch(
         spec,
         f"an object of type {type(value).__name__}",
-        "pass bytes, or an object with the buffer protocol or an array interface",
+        "pass bytes, or an object with the buffer protocol, an array interface or DLPack's",
     )
+
+
+def _shared(value: object, spec: TensorSpec) -> memoryview:
+    """The elements of another library's tensor; see `popc_runtime.data.dlpack`."""
+    from popc_runtime.data.dlpack import foreign_tensor
+
+    try:
+        tensor = foreign_tensor(value)
+    except ValueError as error:
+        raise _mismatch(spec, str(error), MOVE_IT) from None
+    if tensor.dtype is not spec.dtype or tensor.shape not in (spec.shape, (prod(spec.shape),)):
+        found = describe(tensor.dtype, tensor.shape)
+        raise _mismatch(spec, found, "pass elements of this type and shape, or their bytes")
+    if tensor.strides is not None:
+        raise _mismatch(spec, "memory that is not contiguous", "pass a contiguous copy")
+    return tensor.memory
 
 
 def _is_stored_as(memory: memoryview, dtype: DType) -> bool:

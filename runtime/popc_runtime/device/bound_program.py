@@ -76,7 +76,7 @@ class BoundProgram:
         replica: int = 0,
         random: RandomState,
         alike: RandomState | None = None,
-        counted: str = "",
+        counted: Collection[str] = (),
     ) -> None:
         _require_opcodes(image)
         if any(slot.region is Region.PARAMETER for slot in image.slots):

@@ -7,7 +7,7 @@ from functools import partial
 
 from popc_runtime.device.binder import Binder
 from popc_runtime.device.bound_program import BoundProgram
-from popc_runtime.errors import UsageError
+from popc_runtime.errors import SpokenHint, UsageError
 from popc_runtime.format import FloatCheck
 from popc_runtime.ground.hints import Final
 from popc_runtime.native import find_library, why_missing
@@ -39,7 +39,7 @@ def binder_type(
         reason = "floating-point checks need the numpy engine" if checks else why_missing()
         raise UsageError(
             f"the native engine is not available: {reason}",
-            hint='use engine="numpy", or --engine numpy on the command line',
+            hint=SpokenHint('use engine="numpy"', "use --engine numpy"),
         )
     from popc_runtime.device.numpy_binder import NumpyBinder
 

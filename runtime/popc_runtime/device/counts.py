@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from popc_runtime.format import Block, IfBlock, Item, ProgramImage, RepeatBlock
 
@@ -10,23 +10,28 @@ __all__ = ["BlockCounts"]
 
 
 class BlockCounts:
-    """Two numbers for each loop and branch of one program, in the order in which they begin.
+    """Two numbers for each loop and branch of programs, in the order in which they begin.
 
     Of a loop, the first one counts iterations; of a branch, the first one counts how often the
     condition was true, the second one how often it was false.
     """
 
-    def __init__(self, image: ProgramImage, program: str) -> None:
-        self._rows = {id(block): [0, 0] for block in _blocks(image.programs[program])}
+    def __init__(self, image: ProgramImage, programs: Iterable[str]) -> None:
+        self._programs = {
+            name: {id(block): [0, 0] for block in _blocks(image.programs[name])}
+            for name in programs
+        }
 
     def row(self, block: Item) -> list[int]:
         """The numbers of a block, to be added to; those of another program count for nothing."""
-        return self._rows.get(id(block), [0, 0])
+        found = (rows[id(block)] for rows in self._programs.values() if id(block) in rows)
+        return next(found, [0, 0])
 
-    def take(self) -> list[tuple[int, int]]:
-        """All numbers; they are zero afterwards."""
-        taken = [(row[0], row[1]) for row in self._rows.values()]
-        for row in self._rows.values():
+    def take(self, program: str) -> list[tuple[int, int]]:
+        """All numbers of a program; they are zero afterwards."""
+        rows = self._programs[program].values()
+        taken = [(row[0], row[1]) for row in rows]
+        for row in rows:
             row[:] = 0, 0
         return taken
 

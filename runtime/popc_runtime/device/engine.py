@@ -35,7 +35,8 @@ class Engine:
         binder: Makes steps of it; ``make_binder`` has made it.
 
     ``checks`` are the floating-point exceptions that end a run; the load program may have them.
-    ``counted`` is the program whose loops and branches are counted.
+    ``counted`` are the programs whose loops and branches are counted.  Of the programs, those that
+    are ``late`` are bound when they first run.
 
     Raises (constructor):
         IncompatibleArchiveError: the image needs instructions that this runtime lacks.
@@ -56,7 +57,8 @@ class Engine:
         random: RandomState | None = None,
         alike: RandomState | None = None,
         checks: Collection[FloatCheck] = (),
-        counted: str = "",
+        counted: Collection[str] = (),
+        late: Collection[str] = (),
     ) -> None:
         self.program = BoundProgram(
             image,
@@ -77,7 +79,8 @@ class Engine:
         self.program.checks = checks
         if replica is None:
             for name in self.program.image.programs:
-                self._walk_of(name)
+                if name.partition("/")[0] not in late:
+                    self._walk_of(name)
 
     @property
     def kind(self) -> str:

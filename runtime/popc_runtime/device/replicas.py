@@ -121,7 +121,8 @@ class ReplicatedEngine:
         threads: int = 1,
         checks: Collection[FloatCheck] = (),
         identical_seeds: bool = False,
-        counted: str = "",
+        counted: Collection[str] = (),
+        late: Collection[str] = (),
     ) -> None:
         self._image = image = write_out(image)
         self._ports = ports
@@ -146,12 +147,11 @@ class ReplicatedEngine:
             for number in range(replicas)
         )
         self.random = ReplicatedRandom([*(engine.random for engine in self.replicas), *alike])
-        self._stages = {
-            name: tuple(self._bind(block))
-            for name, block in image.programs.items()
-            if name != LOAD_PROGRAM
-        }
-        self._walks = {name: self._walk(stages) for name, stages in self._stages.items()}
+        self._stages: dict[str, tuple[_Stage, ...]] = {}
+        self._walks: dict[str, Call] = {}
+        for name in image.programs:
+            if name != LOAD_PROGRAM and name.partition("/")[0] not in late:
+                self._walk_of(name)
 
     @property
     def kind(self) -> str:
@@ -174,7 +174,7 @@ class ReplicatedEngine:
                 engine.run(program)
             return
         with settings_of_numpy():
-            self._walks[program]()
+            self._walk_of(program)()
 
     def direct(
         self, program: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
@@ -186,6 +186,7 @@ class ReplicatedEngine:
         """Run one program and time each instruction of each replica; a block counts as one."""
         times: list[InstructionTime] = []
         with settings_of_numpy():
+            self._walk_of(program)
             for stage in self._stages[program]:
                 if isinstance(stage, Step):
                     times += timed((stage,))
@@ -195,6 +196,13 @@ class ReplicatedEngine:
         return times
 
     # -- binding ---------------------------------------------------------------------------------
+
+    def _walk_of(self, program: str) -> Call:
+        """The call that runs a program, which is bound once."""
+        if program not in self._walks:
+            self._stages[program] = tuple(self._bind(self._image.programs[program]))
+            self._walks[program] = self._walk(self._stages[program])
+        return self._walks[program]
 
     def _walk(self, stages: Iterable[_Stage]) -> Call:
         """The call that goes through ``stages``."""

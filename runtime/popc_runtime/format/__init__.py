@@ -16,12 +16,6 @@ from popc_runtime.format.manifest import (
     OptionSetting,
     OptionValue,
     Origin,
-    ReturnType,
-    SequenceSpec,
-    StreamDirection,
-    StreamSpec,
-    SyntheticData,
-    TensorSpec,
 )
 from popc_runtime.format.panels import PANEL_ALIGNMENT, pack_panels, packed_bytes, unpack_panels
 from popc_runtime.format.program import (
@@ -38,10 +32,20 @@ from popc_runtime.format.program import (
     RepeatBlock,
     Slot,
 )
-from popc_runtime.format.reader import ArchiveFile, InMemory, probe
+from popc_runtime.format.reader import ArchiveFile, probe
+from popc_runtime.format.sources import ArchiveSource
+from popc_runtime.format.streams import (
+    ReturnType,
+    SequenceSpec,
+    StreamDirection,
+    StreamSpec,
+    SyntheticData,
+    TensorSpec,
+)
 from popc_runtime.format.text import format_attribute, format_program, instructions_of
-from popc_runtime.format.validate import validate_image
+from popc_runtime.format.validate import reach, validate_image
 from popc_runtime.format.variables import HyperParameter, TrainingSpec, VariableRole, VariableSpec
+from popc_runtime.format.variants import FitMode, FitSpec, ProgramSpec, blob_of_program
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
 
@@ -64,6 +68,7 @@ __all__ = [
     "PANEL_ALIGNMENT",
     "SCHEMA_HASH",
     "ArchiveFile",
+    "ArchiveSource",
     "Array",
     "Attribute",
     "Attributes",
@@ -75,10 +80,11 @@ __all__ = [
     "Codec",
     "Compression",
     "DType",
+    "FitMode",
+    "FitSpec",
     "FloatCheck",
     "HyperParameter",
     "IfBlock",
-    "InMemory",
     "Instruction",
     "Item",
     "KnownSizes",
@@ -90,6 +96,7 @@ __all__ = [
     "Packing",
     "Piece",
     "ProgramImage",
+    "ProgramSpec",
     "Region",
     "RepeatBlock",
     "ReturnType",
@@ -103,6 +110,7 @@ __all__ = [
     "VariableRole",
     "VariableSpec",
     "aligned_bytes",
+    "blob_of_program",
     "decode_program",
     "encode_archive",
     "encode_program",
@@ -115,6 +123,7 @@ __all__ = [
     "pack_panels",
     "packed_bytes",
     "probe",
+    "reach",
     "unpack_panels",
     "validate_image",
     "write_archive",

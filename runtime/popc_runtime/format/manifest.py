@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from math import prod
 
@@ -12,8 +11,8 @@ from popc_runtime.format.codec import Codec
 from popc_runtime.format.columns import LATER_COLUMNS, PROGRAM_COLUMNS, AttributeKind, ItemKind
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.header import FORMAT_VERSION
-from popc_runtime.format.limits import MAX_DIMENSION, MAX_REPLICAS
-from popc_runtime.format.packing import Fields, Packable, corrupt, read_shape
+from popc_runtime.format.limits import MAX_REPLICAS
+from popc_runtime.format.packing import Fields, Packable, corrupt
 from popc_runtime.format.program import (
     CallBlock,
     IfBlock,
@@ -25,6 +24,19 @@ from popc_runtime.format.program import (
     Slot,
 )
 from popc_runtime.format.schema import definition_hash
+from popc_runtime.format.streams import (
+    ReturnType,
+    SequenceSpec,
+    StreamDirection,
+    StreamSpec,
+    SyntheticData,
+    TensorSpec,
+    problem_of_streams,
+    read_sequence,
+    read_stream,
+    read_tensor,
+    repeated,
+)
 from popc_runtime.format.variables import (
     HyperParameter,
     TrainingSpec,
@@ -33,7 +45,15 @@ from popc_runtime.format.variables import (
     read_training,
     read_variable,
 )
-from popc_runtime.ground.frozen import field, field_types, frozen
+from popc_runtime.format.variants import (
+    FitMode,
+    FitSpec,
+    ProgramSpec,
+    problem_of_programs,
+    read_fit,
+    read_program,
+)
+from popc_runtime.ground.frozen import field, field_types, frozen, replace
 from popc_runtime.ground.hints import Final, TypeAlias
 
 __all__ = [
@@ -43,12 +63,6 @@ __all__ = [
     "OptionSetting",
     "OptionValue",
     "Origin",
-    "ReturnType",
-    "SequenceSpec",
-    "StreamDirection",
-    "StreamSpec",
-    "SyntheticData",
-    "TensorSpec",
 ]
 
 OptionValue: TypeAlias = "bool | int | float | str | tuple[OptionValue, ...]"
@@ -68,82 +82,12 @@ class Origin(StrEnum):
     CLI = "cli"
 
 
-class ReturnType(StrEnum):
-    """The selection of values computed during one step that an output stream returns."""
-
-    ALL = "all"  # one per batch: [batches_per_step, *shape]
-    FINAL = "final"  # that of the last batch: shape
-    SUM = "sum"  # the elementwise sum over the step: shape
-    EVERY_N = "every_n"  # that of every n-th batch: [batches_per_step / n, *shape]
-
-
-class SyntheticData(StrEnum):
-    """The way in which data is made up; integers and truth values are always zeros."""
-
-    ZEROS = "zeros"
-    RANDOM_NORMAL = "random_normal"  # mean 0, deviation 1
-    RANDOM_UNIFORM = "random_uniform"  # from 0 to 1
-
-
 class FloatCheck(StrEnum):
     """A floating-point exception that ends a run; `popc_runtime.device.checks` defines them."""
 
     DIV0 = "div0"
     INVALID = "invalid"
     OVERFLOW = "overflow"
-
-
-class StreamDirection(StrEnum):
-    """The direction of a stream, seen from the device."""
-
-    INPUT = "input"
-    OUTPUT = "output"
-
-
-@frozen
-class TensorSpec:
-    """A named input or output of the model; prints as ``x: float32[1,3,224,224]``."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its elements as they are stored."""
-        return prod(self.shape) * self.dtype.itemsize
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
-
-
-@frozen
-class StreamSpec:
-    """A connection between host and device.
-
-    ``shape`` is that of one sample.  ``samples_per_step`` is how many samples one step moves; 0
-    means a single one that has no step dimension on the host (final values and sums).
-    ``return_type`` is ``None`` for inputs.  ``depth`` is how many samples of an input sessions
-    read ahead unless they are told otherwise.  ``synthetic`` says how data of an input is made
-    up that need not be given; ``None`` for all that transfer.
-    """
-
-    name: str
-    direction: StreamDirection
-    dtype: DType
-    shape: tuple[int, ...]
-    samples_per_step: int
-    return_type: ReturnType | None = None
-    depth: int = 0
-    synthetic: SyntheticData | None = None
-
-
-@frozen
-class SequenceSpec:
-    """An output that is a list: ``tensors`` are the names of its elements among the outputs."""
-
-    name: str
-    tensors: tuple[str, ...]
 
 
 @frozen
@@ -167,6 +111,9 @@ class Manifest:
         compiler_version: Version of popc that wrote the archive.
         model_sha256: Of the model file, in hexadecimal.
         sequences: Which outputs are elements of lists.
+        variants: The programs beside ``main``, whose inputs and outputs are other ones; what is
+            said above of inputs, outputs, streams, sequences and memory holds for ``main``.
+        fits: How inputs of shapes that no program has are cut or filled up for one.
         variables: What the host may read and write between runs.
         training: Set if the program trains.
         replicas: How many replicas of the program run together.
@@ -187,6 +134,8 @@ class Manifest:
     compiler_version: str
     model_sha256: str
     sequences: tuple[SequenceSpec, ...] = ()
+    variants: tuple[ProgramSpec, ...] = ()
+    fits: tuple[FitSpec, ...] = ()
     variables: tuple[VariableSpec, ...] = ()
     training: TrainingSpec | None = None
     replicas: int = 1
@@ -210,14 +159,17 @@ class Manifest:
         """
         major, minor = _version(source)
         manifest = cls(
-            inputs=source.items("inputs", _read_tensor),
-            outputs=source.items("outputs", _read_tensor),
-            streams=source.items("streams", _read_stream),
+            inputs=source.items("inputs", read_tensor),
+            outputs=source.items("outputs", read_tensor),
+            streams=source.items("streams", read_stream),
             programs=source.texts("programs"),
             options=source.items("options", _read_option),
             compiler_version=source.text("compiler_version"),
             model_sha256=source.text("model_sha256"),
-            sequences=source.items("sequences", _read_sequence),
+            sequences=source.items("sequences", read_sequence),
+            # Archives of format 1.2 have one program.
+            variants=source.items("variants", read_program) if source.any("variants") else (),
+            fits=source.items("fits", read_fit) if source.any("fits") else (),
             variables=source.items("variables", read_variable),
             training=read_training(source),
             replicas=source.integer("replicas", 1, MAX_REPLICAS),
@@ -233,50 +185,43 @@ class Manifest:
             raise corrupt(problem)
         return manifest
 
+    def of_program(self, name: str) -> Manifest:
+        """The manifest of an archive that holds this program alone.
+
+        Raises:
+            KeyError: there is no such variant.
+        """
+        found = {variant.name: variant for variant in self.variants}[name]
+        return replace(
+            self,
+            inputs=found.inputs,
+            outputs=found.outputs,
+            streams=found.streams,
+            sequences=found.sequences,
+            memory=found.memory,
+            training=self.training if found.trains else None,
+            variants=(),
+            fits=(),
+        )
+
     def problem(self) -> str:
         """The contradiction in the manifest, as a clause; empty if there is none."""
-        outputs = [tensor.name for tensor in self.outputs]
         checks = (
-            ("input", [tensor.name for tensor in self.inputs]),
-            ("output", outputs),
-            ("stream", [stream.name for stream in self.streams]),
             ("program", self.programs),
             ("option", [option.name for option in self.options]),
             ("variable", [variable.name for variable in self.variables]),
-            ("sequence element", [name for listed in self.sequences for name in listed.tensors]),
         )
         for what, names in checks:
-            repeated = _repeated(names)
-            if repeated:
-                return f"two {what}s have the name {repeated!r}"
-        for sequence in self.sequences:
-            missing = set(sequence.tensors).difference(outputs)
-            if missing:
-                return f"sequence {sequence.name!r} lists a missing output {min(missing)!r}"
-        for stream in self.streams:
-            if (stream.return_type is None) != (stream.direction is StreamDirection.INPUT):
-                kind = f"an {stream.direction} with return type {stream.return_type}"
-                return f"stream {stream.name!r} is {kind}"
+            twice = repeated(names)
+            if twice is not None:
+                return f"two {what}s have the name {twice!r}"
         if len(self.model_sha256) != _SHA256_LENGTH or self.model_sha256.strip(_HEXADECIMAL):
             return "the hash of the model is not a SHA-256"
-        return self._problem_of_streams() or self._problem_of_variables()
-
-    def _problem_of_streams(self) -> str:
-        streams = {(stream.name, stream.direction): stream for stream in self.streams}
-        for direction, tensors in (
-            (StreamDirection.INPUT, self.inputs),
-            (StreamDirection.OUTPUT, self.outputs),
-        ):
-            for tensor in tensors:
-                stream = streams.get((tensor.name, direction))
-                if stream is None:
-                    return f"{direction} {tensor.name!r} has no stream"
-                samples = tensor.shape[: len(tensor.shape) - len(stream.shape)]
-                whole = (*samples, *stream.shape) == tensor.shape
-                counted = prod(samples) == max(stream.samples_per_step, 1)
-                if stream.dtype is not tensor.dtype or not whole or not counted:
-                    return f"{direction} {tensor.name!r} does not match the samples of its stream"
-        return ""
+        return (
+            problem_of_streams(self.inputs, self.outputs, self.streams, self.sequences)
+            or problem_of_programs(self.variants, self.programs)
+            or self._problem_of_variables()
+        )
 
     def _problem_of_variables(self) -> str:
         held = {variable.name for variable in self.variables}
@@ -295,8 +240,10 @@ class Manifest:
 
 
 _RECORDS: Final = (
+    FitSpec,
     HyperParameter,
     OptionSetting,
+    ProgramSpec,
     SequenceSpec,
     StreamSpec,
     TensorSpec,
@@ -319,38 +266,11 @@ def _plain(value: object) -> Packable:
     return {name: _plain(getattr(value, name)) for name in field_types(type(value))}
 
 
-def _repeated(names: Iterable[str]) -> str | None:
-    return next((name for name, count in Counter(names).items() if count > 1), None)
-
-
 def _version(source: Fields) -> tuple[int, int]:
     numbers = source.integers("format_version", high=0xFFFF)
     if len(numbers) != 2:
         raise corrupt("its format version does not consist of two numbers")
     return numbers[0], numbers[1]
-
-
-def _read_tensor(source: Fields) -> TensorSpec:
-    return TensorSpec(source.text("name"), source.choice("dtype", DType), read_shape(source))
-
-
-def _read_stream(source: Fields) -> StreamSpec:
-    returned, made_up = source.any("return_type"), source.any("synthetic")
-    return StreamSpec(
-        name=source.text("name"),
-        direction=source.choice("direction", StreamDirection),
-        dtype=source.choice("dtype", DType),
-        shape=read_shape(source),
-        samples_per_step=source.integer("samples_per_step", high=MAX_DIMENSION),
-        return_type=None if returned is None else source.choice("return_type", ReturnType),
-        # Archives of format 1.0 have neither.
-        depth=0 if source.any("depth") is None else source.integer("depth", high=MAX_DIMENSION),
-        synthetic=None if made_up is None else source.choice("synthetic", SyntheticData),
-    )
-
-
-def _read_sequence(source: Fields) -> SequenceSpec:
-    return SequenceSpec(source.text("name"), source.texts("tensors"))
 
 
 def _read_option(source: Fields) -> OptionSetting:
@@ -369,9 +289,18 @@ def _option_value(value: object, depth: int) -> OptionValue:
 SCHEMA_HASH: Final[str] = definition_hash(
     (
         *(BlobInfo, BlobKind, Codec),
-        *(Manifest, TensorSpec, StreamSpec, SequenceSpec, OptionSetting),
+        *(Manifest, TensorSpec, StreamSpec, SequenceSpec, OptionSetting, ProgramSpec, FitSpec),
         *(VariableSpec, TrainingSpec, HyperParameter),
-        *(DType, FloatCheck, Origin, ReturnType, StreamDirection, SyntheticData, VariableRole),
+        *(
+            DType,
+            FitMode,
+            FloatCheck,
+            Origin,
+            ReturnType,
+            StreamDirection,
+            SyntheticData,
+            VariableRole,
+        ),
         *(ProgramImage, Slot, Region, Packing, Instruction, RepeatBlock, IfBlock, CallBlock),
         *(AttributeKind, ItemKind),
     ),

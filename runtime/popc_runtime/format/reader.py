@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from popc_runtime.errors import CorruptArchiveError, UsageError
+from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.format.blobs import BlobInfo, BlobKind, check_layout
 from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.codec import CHUNK_BYTES, Codec, decode_chunk, decompress, default_threads
@@ -16,22 +15,15 @@ from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE,
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
 from popc_runtime.format.packing import Fields, corrupt, unpack
-from popc_runtime.format.sources import BlobSource, FileSource, MemorySource
+from popc_runtime.format.sources import ArchiveSource, BlobSource, open_source
 from popc_runtime.format.workers import begin_call, ordered_map
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import Final, Protocol, Self
+from popc_runtime.ground.hints import Final, Self
 
-__all__ = ["ArchiveFile", "InMemory", "PendingBlob", "probe"]
+__all__ = ["ArchiveFile", "PendingBlob", "probe"]
 
 # Up to here, threads would wait for each other's turns at the interpreter for too long.
 _ALONE_BYTES: Final = 16 * CHUNK_BYTES
-
-
-class InMemory(Protocol):
-    """An archive that has not been written, as `popc.compile` returns it."""
-
-    def to_bytes(self) -> bytes:
-        """The bytes of its file."""
 
 
 class ArchiveFile:
@@ -43,6 +35,7 @@ class ArchiveFile:
     Attributes:
         header: The header.
         manifest: The manifest.
+        digest: The hash of header and manifest, and so of all that is in the file.
         zstd_version: The library that compressed the blobs.
         blobs: The blob table by name, in the order of the file.
     """
@@ -51,6 +44,7 @@ class ArchiveFile:
         self._source = source
         self.header = Header.parse(source.read(0, min(HEADER_SIZE, source.size)))
         fields = _read_manifest(source, self.header, limits)
+        self.digest = source.read(source.size - DIGEST_SIZE, DIGEST_SIZE)
         schema = fields.text("schema_hash")
         if self.header.version == FORMAT_VERSION and schema != SCHEMA_HASH:
             raise self.header.incompatible("was written by a build with another layout")
@@ -63,19 +57,17 @@ class ArchiveFile:
         )
 
     @classmethod
-    def open(
-        cls, source: str | os.PathLike[str] | bytes | InMemory, *, limits: Limits = DEFAULT_LIMITS
-    ) -> Self:
+    def open(cls, source: ArchiveSource, *, limits: Limits = DEFAULT_LIMITS) -> Self:
         """Open a file, or an archive that is in memory already.
 
         Raises:
-            UsageError: ``source`` is something else.
+            UsageError: ``source`` is nothing that could be an archive.
             ArchiveError: this is no archive.
             CorruptArchiveError: it is damaged, or larger than ``limits``.
             IncompatibleArchiveError: it needs another version of the runtime.
             ResourceError: the file cannot be read.
         """
-        opened = _opened(source)
+        opened = open_source(source)
         try:
             return cls(opened, limits)
         except BaseException:
@@ -206,19 +198,6 @@ class ArchiveFile:
         return target
 
 
-def _opened(source: object) -> BlobSource:
-    if isinstance(source, bytes):
-        return MemorySource(source)
-    if isinstance(source, str | os.PathLike):
-        return FileSource(os.fspath(source))
-    encode = getattr(source, "to_bytes", None)
-    if encode is None or isinstance(source, int):
-        raise UsageError(
-            f"an archive is a path, bytes or what popc.compile returns, not {source!r:.60}"
-        )
-    return MemorySource(encode())
-
-
 class PendingBlob:
     """A blob that may be used before its hash has been compared, on another thread meanwhile.
 
@@ -260,14 +239,15 @@ def _digest(data: memoryview) -> bytes:
     return digest
 
 
-def probe(path: str | os.PathLike[str]) -> Manifest:
-    """An archive's own description; reads header and manifest only.
+def probe(source: ArchiveSource) -> Manifest:
+    """An archive's own description; of a file, reads header and manifest only.
 
     Raises:
+        UsageError: ``source`` is nothing that could be an archive.
         ArchiveError: it cannot be loaded by this runtime, and why.
         ResourceError: the file cannot be read.
     """
-    with ArchiveFile.open(path) as archive:
+    with ArchiveFile.open(source) as archive:
         return archive.manifest
 
 

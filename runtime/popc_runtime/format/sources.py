@@ -3,13 +3,57 @@
 from __future__ import annotations
 
 import mmap
+import os
 from _thread import allocate_lock  # what `threading` has more is not needed, and takes its time
 
-from popc_runtime.errors import ResourceError
+from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format.packing import corrupt
-from popc_runtime.ground.hints import Protocol
+from popc_runtime.ground.hints import Any, Protocol, TypeAlias
 
-__all__ = ["BlobSource", "FileSource", "MemorySource"]
+__all__ = ["ArchiveSource", "BlobSource", "FileSource", "MemorySource", "open_source"]
+
+# A path, bytes, an open file, or an archive in memory as `popc.compile` gives it.
+ArchiveSource: TypeAlias = (
+    "str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | HasBytes"
+)
+
+
+class Readable(Protocol):
+    """A file that was opened for reading bytes."""
+
+    def read(self) -> bytes:
+        """What is left in it."""
+
+
+class HasBytes(Protocol):
+    """An archive that is not in a file yet."""
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file that it would be."""
+
+
+def open_source(source: Any) -> FileSource | MemorySource:
+    """The bytes of an archive, from wherever they are.
+
+    Raises:
+        UsageError: ``source`` is nothing of what `ArchiveSource` says.
+        ResourceError: the file cannot be read.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        path = os.fspath(source)
+        return FileSource(path if isinstance(path, str) else os.fsdecode(path))
+    if hasattr(source, "read"):
+        source = source.read()
+        if isinstance(source, str):
+            raise UsageError("the archive was opened as text", hint='open it with mode "rb"')
+    elif hasattr(source, "to_bytes") and not isinstance(source, int):
+        source = source.to_bytes()
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return MemorySource(bytes(source))
+    raise UsageError(
+        f"an archive is not an object of type {type(source).__name__}",
+        hint="pass a path, a file opened for reading bytes, bytes or what popc.compile returns",
+    )
 
 
 class BlobSource(Protocol):

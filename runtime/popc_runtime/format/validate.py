@@ -28,7 +28,7 @@ from popc_runtime.format.program import (
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import Final, TypeAlias
 
-__all__ = ["validate_image"]
+__all__ = ["reach", "validate_image"]
 
 
 def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -68,7 +68,7 @@ def _slot_problem(slot: Slot, region_bytes: int) -> str:
     problem = packing_problem(slot)
     if problem:
         return problem
-    low, high = _reach(slot, itemsize)
+    low, high = reach(slot)
     if low < 0 or high > region_bytes:
         return f"covers bytes {low:,} to {high:,} of a region of {region_bytes:,} bytes"
     return ""
@@ -90,8 +90,9 @@ def _volume(slot: Slot) -> int:
     return prod(size for size in slot.shape if size) * slot.dtype.itemsize
 
 
-def _reach(slot: Slot, itemsize: int) -> tuple[int, int]:
+def reach(slot: Slot) -> tuple[int, int]:
     """First byte and end of what a slot covers."""
+    itemsize = slot.dtype.itemsize
     if slot.packing is not Packing.NONE:
         return slot.offset, slot.offset + packed_bytes(slot.shape, slot.packing)
     if slot.strides is None or 0 in slot.shape:
@@ -216,7 +217,7 @@ class _Programs:
         slot = self._image.slots[number] if number >= 0 else None
         if slot is not None and slot.region is Region.PARAMETER:
             itemsize = slot.dtype.itemsize
-            self._use_parameter(slot.parameter, _Need(_reach(slot, itemsize)[1], itemsize, written))
+            self._use_parameter(slot.parameter, _Need(reach(slot)[1], itemsize, written))
 
     def _use_parameter(self, number: int, need: _Need) -> None:
         self._current[number] = self._current.get(number, _Need()).joined(need)

@@ -8,24 +8,41 @@ from importlib import import_module
 
 from popc_runtime.ground.hints import Any
 
-__all__ = ["lazy_names"]
+__all__ = ["installed_version", "lazy_names"]
 
 
-def lazy_names(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_names(
+    package: str, names: Mapping[str, str], distribution: str = ""
+) -> Callable[[str], Any]:
     """The function ``__getattr__`` of a package.
 
     Args:
         package: The package's name.
         names: Where each public name comes from: "module", or "module:name" if it is another
             name there.
+        distribution: What it is installed by, which has a version, ``__version__``; "" for
+            packages within others.
     """
 
     def find(name: str) -> Any:
-        if name not in names:
+        if name == "__version__" and distribution:
+            value: Any = installed_version(distribution)
+        elif name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, _, original = names[name].partition(":")
-        value = getattr(import_module(module), original or name)
+        else:
+            module, _, original = names[name].partition(":")
+            value = getattr(import_module(module), original or name)
         setattr(sys.modules[package], name, value)
         return value
 
     return find
+
+
+def installed_version(distribution: str) -> str:
+    """The version of a distribution, as its installation tells it."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to import
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "0+unknown"

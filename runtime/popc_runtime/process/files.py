@@ -10,7 +10,7 @@ from glob import escape
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from popc_runtime.errors import ResourceError
+from popc_runtime.errors import ResourceError, SpokenHint
 
 __all__ = ["new_file", "refuse_to_replace", "remove_remains", "require_room_for", "sync_folder"]
 
@@ -30,7 +30,10 @@ def refuse_to_replace(target: Path, *, force: bool) -> None:
         raise ResourceError(
             f"{target} exists already",
             subject=str(target),
-            hint="choose another name, or replace it with --force",
+            hint=SpokenHint(
+                "choose another name, or replace the file with force=True",
+                "choose another name, or replace it with --force",
+            ),
         )
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from _thread import RLock  # what `threading` has more is not needed, and takes its time
 from collections.abc import Callable
+from time import perf_counter
 
-from popc_runtime.errors import DeviceError
+from popc_runtime.errors import DeviceError, UsageError
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.forks import forget_in_children, free
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
+
+    from popc_runtime.process.futures import AwaitableFuture
 
 __all__ = ["Background", "RunLock"]
 
@@ -24,14 +27,63 @@ class RunLock:
         lock: Always the same object: others keep it too.  It is not wrapped, so that Ctrl-C cannot
             come between taking it and having it.
         running: Whether the thread that has the lock is within a run.
+        closed: Whether there are to be no more runs.
+        last: The program that ran last.
+        runs, seconds: How many there were, and how long they took.
     """
 
-    __slots__ = ("__weakref__", "lock", "running")
+    __slots__ = ("__weakref__", "closed", "last", "lock", "running", "runs", "seconds")
 
     def __init__(self) -> None:
         self.lock = RLock()
         self.running = False
+        self.closed = False
+        self.last = ""
+        self.runs = 0
+        self.seconds = 0.0
         forget_in_children(self)
+
+    def check_open(self) -> None:
+        """Check that there may be runs.
+
+        Raises:
+            DeviceError: there may not.
+        """
+        if self.closed:
+            raise DeviceError("the executable is closed")
+
+    def check_ready(self) -> None:
+        """Check that the thread that has the lock may start a run.
+
+        Raises:
+            DeviceError: there are to be no more runs.
+            UsageError: it is within one.
+        """
+        self.check_open()
+        if self.running:  # by this thread, which has the turn
+            raise UsageError(
+                "a source, sink or signal handler cannot run the executable that calls it",
+                hint="load the archive a second time, and run the second executable",
+            )
+
+    def run(self, call: Callable[..., Any], name: str, *arguments: object) -> Any:
+        """The result of a call that runs a program; ``None`` says that nothing has run.
+
+        Raises:
+            DeviceError, UsageError: see `check_ready`; and whatever the call does.
+        """
+        with self.lock:
+            self.check_ready()
+            try:
+                start, self.running = perf_counter(), True
+                result = call(*arguments)
+            finally:
+                self.running = False
+            if result is not None:
+                self.last = name
+                self.runs += 1
+                self.seconds += perf_counter() - start
+            return result
 
     def forget_threads(self) -> None:
         """See `forget_in_children`."""
@@ -57,7 +109,7 @@ class Background:
         """True if there is a thread."""
         return self._worker is not None
 
-    def submit(self, call: Callable[..., Any], *args: object) -> Future[Any]:
+    def submit(self, call: Callable[..., Any], *args: object) -> AwaitableFuture:
         """Make a call after all others.
 
         Raises:
@@ -65,11 +117,13 @@ class Background:
         """
         if self._refuses:
             raise DeviceError("the executable is closed")
+        from popc_runtime.process.futures import submit  # slow to import, rarely used
+
         if self._worker is None:
-            from concurrent.futures import ThreadPoolExecutor  # slow to import, rarely used
+            from concurrent.futures import ThreadPoolExecutor
 
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="popc-run")
-        return self._worker.submit(call, *args)
+        return submit(self._worker, call, args)
 
     def refuse(self) -> None:
         """Take no more calls."""

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from popc.frontend import with_unsigned_weights
 from popc_runtime.format import Array
 
 __all__ = ["IR_VERSION", "RefusedError", "run_model", "run_node"]
@@ -42,7 +43,9 @@ def run_model(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]
 
     try:
         session = onnxruntime.InferenceSession(
-            model.SerializeToString(), _settings(), providers=["CPUExecutionProvider"]
+            with_unsigned_weights(model).SerializeToString(),
+            _settings(),
+            providers=["CPUExecutionProvider"],
         )
         results = session.run(None, dict(feeds))
     except Exception as error:  # its errors have no common class

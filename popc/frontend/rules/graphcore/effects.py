@@ -57,7 +57,7 @@ def _no_variable(tensor: Tensor) -> str:
     if tensor.is_constant:
         return (
             f"CopyVarUpdate writes {tensor.name!r}, which is a constant here: compile with "
-            "--set constant_weights=false, or train the model"
+            "constant_weights = false, or train the model"
         )
     return f"CopyVarUpdate writes {tensor.name!r}, which is an input or computed, not a weight"
 

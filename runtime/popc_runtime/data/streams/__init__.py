@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from popc_runtime.data.streams.samples import (
+    MOVE_IT,
     StreamType,
     as_stored,
     check_sample,
     describe,
+    is_foreign,
     joined_mismatches,
 )
 from popc_runtime.ground.hints import TYPE_CHECKING
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from popc_runtime.data.streams.sources import Source, SourceLike, is_at_hand, make_source
 
 __all__ = [
+    "MOVE_IT",
     "Sink",
     "SinkLike",
     "Source",
@@ -26,6 +29,7 @@ __all__ = [
     "check_sample",
     "describe",
     "is_at_hand",
+    "is_foreign",
     "joined_mismatches",
     "make_sink",
     "make_source",

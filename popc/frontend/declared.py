@@ -1,0 +1,76 @@
+"""Inputs as models declare them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import onnx
+
+from popc.frontend.tensors import dtype_name
+from popc_runtime.errors import UsageError
+
+__all__ = ["DeclaredInput", "Dim", "OpenDim", "OpenDimensionsError", "OpenInput"]
+
+# A fixed size, the name of a symbolic one, or None where nothing is known.
+Dim: TypeAlias = "int | str | None"
+
+# What exporters write where they know nothing: no two of these are the same dimension.
+_PLACEHOLDER: Final = re.compile(r"\?|-1|[Nn]one|unk__\d+|unknown|\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDim:
+    """A dimension without a size: the one of this name, or else of this axis of this input."""
+
+    symbol: str
+    input: str = ""
+    axis: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenInput:
+    """An input with open dimensions; the others have sizes."""
+
+    name: str
+    dims: tuple[int | OpenDim, ...]
+
+
+class OpenDimensionsError(UsageError):
+    """Nothing is wrong but that ``inputs`` have open dimensions."""
+
+    inputs: tuple[OpenInput, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredInput:
+    """An input as the model declares it; ``dims`` is ``None`` if it has no shape there."""
+
+    name: str
+    kind: str  # "tensor", "sequence" or "optional"
+    type: onnx.TypeProto
+    dims: tuple[Dim, ...] | None
+
+    @classmethod
+    def of(cls, info: onnx.ValueInfoProto) -> DeclaredInput:
+        """The input that ``info`` declares."""
+        kind = (info.type.WhichOneof("value") or "tensor_type").removesuffix("_type")
+        dims = _dims(info.type.tensor_type) if kind == "tensor" else None
+        return cls(info.name, kind, info.type, dims)
+
+    def __str__(self) -> str:
+        shape = "" if self.dims is None else f"[{','.join(str(d or '?') for d in self.dims)}]"
+        return f"{dtype_name(self.type.tensor_type.elem_type)}{shape}"
+
+
+def _dims(type_: onnx.TypeProto.Tensor) -> tuple[Dim, ...] | None:
+    if not type_.HasField("shape"):
+        return None
+    return tuple(_dim(dim) for dim in type_.shape.dim)
+
+
+def _dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return dim.dim_value
+    return None if _PLACEHOLDER.fullmatch(dim.dim_param) else dim.dim_param

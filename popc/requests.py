@@ -1,0 +1,105 @@
+"""Several compilations of one model for one archive: a program for each set of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, BinaryIO, Final, TypedDict, Unpack
+
+from popc.frontend import ModelSource
+from popc.request import CompileRequest, OptionsSource, TrainingSource
+from popc_runtime.errors import UsageError
+
+__all__ = ["Requests", "SeveralKeywords", "several_requests"]
+
+_MOST: Final = 256  # programs
+
+
+class SeveralKeywords(TypedDict, total=False):
+    """`CompileKeywords` for several shapes.
+
+    Attributes:
+        shapes: One mapping, or a list of them, one for each program.
+        dims: A size or several, by the name of the dimension; all combinations are compiled.
+        split: Dimensions along which inputs of other sizes are run in parts.
+        pad: Dimensions along which inputs of other sizes are filled up to the next size.
+        options, bind, outputs, train, loss, optimizer: The same for all programs.
+    """
+
+    options: OptionsSource | None
+    shapes: Mapping[str, Sequence[int]] | Sequence[Mapping[str, Sequence[int]]] | None
+    dims: Mapping[str, int | Iterable[int]] | None
+    bind: Mapping[str, Any] | None
+    outputs: Sequence[str]
+    train: TrainingSource | None
+    loss: Mapping[str, Any] | str | None
+    optimizer: Mapping[str, Any] | None
+    split: Sequence[str]
+    pad: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Requests that differ in shapes and dimensions alone.
+
+    Attributes:
+        programs: One for each program; the first is ``main``.
+        split, pad: Dimensions in which inputs may differ from all programs.
+    """
+
+    programs: tuple[CompileRequest, ...]
+    split: tuple[str, ...] = ()
+    pad: tuple[str, ...] = ()
+
+
+def several_requests(
+    model: ModelSource | BinaryIO, **keywords: Unpack[SeveralKeywords]
+) -> Requests:
+    """The requests for all combinations of shapes and dimensions, in their order.
+
+    Raises:
+        OptionError, UsageError, TypeError: see `CompileRequest.of`; or these are too many.
+    """
+    single: dict[str, Any] = dict(keywords)
+    split, pad = _names("split", single.pop("split", ())), _names("pad", single.pop("pad", ()))
+    shapes = single.pop("shapes", None)
+    alternatives = shapes if isinstance(shapes, (list, tuple)) and shapes else [shapes]
+    dims = single.pop("dims", None)
+    combinations = list(product(alternatives, _combinations(dims)))
+    if len(combinations) > _MOST:
+        raise UsageError(
+            f"{len(combinations):,} combinations of shapes and dimensions are too many for one "
+            f"archive, which holds up to {_MOST}",
+            hint="fewer sizes, with split= or pad= for those in between",
+        )
+    first_shapes, first_dims = combinations[0]
+    first = CompileRequest.of(model, shapes=first_shapes, dims=first_dims, **single)
+    others = [
+        CompileRequest.of(first.model, shapes=other_shapes, dims=other_dims, options=first.options)
+        for other_shapes, other_dims in combinations[1:]
+    ]
+    programs = [replace(first, shapes=each.shapes, dims=each.dims) for each in (first, *others)]
+    return Requests(tuple(programs), split, pad)
+
+
+def _combinations(dims: Any) -> list[Any]:
+    """All combinations of the sizes of dimensions; what is wrong with them is for others to say."""
+    if not isinstance(dims, Mapping):
+        return [dims]
+    sizes = [_sizes(size) for size in dims.values()]
+    for name, each in zip(dims, sizes, strict=True):
+        if not each:
+            raise UsageError(f"dims: there is no size for {name!r}")
+    return [dict(zip(dims, chosen, strict=True)) for chosen in product(*sizes)]
+
+
+def _sizes(size: Any) -> list[Any]:
+    several = isinstance(size, Iterable) and not isinstance(size, (str, bytes))
+    return list(dict.fromkeys(size)) if several else [size]
+
+
+def _names(argument: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise UsageError(f"{argument} is {value!r:.80}", hint='names are given as in ["batch"]')
+    return tuple(dict.fromkeys(value))

@@ -1,0 +1,173 @@
+"""Inputs, outputs and streams of a program, as manifests describe them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from math import prod
+
+from popc_runtime.format.dtypes import DType
+from popc_runtime.format.limits import MAX_DIMENSION
+from popc_runtime.format.packing import Fields, read_shape
+from popc_runtime.ground.frozen import frozen
+
+__all__ = [
+    "ReturnType",
+    "SequenceSpec",
+    "StreamDirection",
+    "StreamSpec",
+    "SyntheticData",
+    "TensorSpec",
+    "problem_of_streams",
+    "read_sequence",
+    "read_stream",
+    "read_tensor",
+    "repeated",
+]
+
+
+class ReturnType(StrEnum):
+    """The selection of values computed during one step that an output stream returns."""
+
+    ALL = "all"  # one per batch: [batches_per_step, *shape]
+    FINAL = "final"  # that of the last batch: shape
+    SUM = "sum"  # the elementwise sum over the step: shape
+    EVERY_N = "every_n"  # that of every n-th batch: [batches_per_step / n, *shape]
+
+
+class SyntheticData(StrEnum):
+    """The way in which data is made up; integers and truth values are always zeros."""
+
+    ZEROS = "zeros"
+    RANDOM_NORMAL = "random_normal"  # mean 0, deviation 1
+    RANDOM_UNIFORM = "random_uniform"  # from 0 to 1
+
+
+class StreamDirection(StrEnum):
+    """The direction of a stream, seen from the device."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+
+
+@frozen
+class TensorSpec:
+    """A named input or output of the model; prints as ``x: float32[1,3,224,224]``."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements as they are stored."""
+        return prod(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@frozen
+class StreamSpec:
+    """A connection between host and device.
+
+    ``shape`` is that of one sample.  ``samples_per_step`` is how many samples one step moves; 0
+    means a single one that has no step dimension on the host (final values and sums).
+    ``return_type`` is ``None`` for inputs.  ``depth`` is how many samples of an input sessions
+    read ahead unless they are told otherwise.  ``synthetic`` says how data of an input is made
+    up that need not be given; ``None`` for all that transfer.
+    """
+
+    name: str
+    direction: StreamDirection
+    dtype: DType
+    shape: tuple[int, ...]
+    samples_per_step: int
+    return_type: ReturnType | None = None
+    depth: int = 0
+    synthetic: SyntheticData | None = None
+
+
+@frozen
+class SequenceSpec:
+    """An output that is a list: ``tensors`` are the names of its elements among the outputs."""
+
+    name: str
+    tensors: tuple[str, ...]
+
+
+def read_tensor(source: Fields) -> TensorSpec:
+    """An input or output from the manifest."""
+    return TensorSpec(source.text("name"), source.choice("dtype", DType), read_shape(source))
+
+
+def read_stream(source: Fields) -> StreamSpec:
+    """A stream from the manifest."""
+    returned, made_up = source.any("return_type"), source.any("synthetic")
+    return StreamSpec(
+        name=source.text("name"),
+        direction=source.choice("direction", StreamDirection),
+        dtype=source.choice("dtype", DType),
+        shape=read_shape(source),
+        samples_per_step=source.integer("samples_per_step", high=MAX_DIMENSION),
+        return_type=None if returned is None else source.choice("return_type", ReturnType),
+        # Archives of format 1.0 have neither.
+        depth=0 if source.any("depth") is None else source.integer("depth", high=MAX_DIMENSION),
+        synthetic=None if made_up is None else source.choice("synthetic", SyntheticData),
+    )
+
+
+def read_sequence(source: Fields) -> SequenceSpec:
+    """A sequence from the manifest."""
+    return SequenceSpec(source.text("name"), source.texts("tensors"))
+
+
+def problem_of_streams(
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    streams: Sequence[StreamSpec],
+    sequences: Sequence[SequenceSpec],
+) -> str:
+    """The contradiction between what a program takes and returns and its streams, as a clause."""
+    for what, names in (
+        ("input", [tensor.name for tensor in inputs]),
+        ("output", [tensor.name for tensor in outputs]),
+        ("stream", [stream.name for stream in streams]),
+        ("sequence element", [name for listed in sequences for name in listed.tensors]),
+    ):
+        twice = repeated(names)
+        if twice is not None:
+            return f"two {what}s have the name {twice!r}"
+    known = {tensor.name for tensor in outputs}
+    for sequence in sequences:
+        missing = set(sequence.tensors).difference(known)
+        if missing:
+            return f"sequence {sequence.name!r} lists a missing output {min(missing)!r}"
+    for stream in streams:
+        if (stream.return_type is None) != (stream.direction is StreamDirection.INPUT):
+            kind = f"an {stream.direction} with return type {stream.return_type}"
+            return f"stream {stream.name!r} is {kind}"
+    by_name = {(stream.name, stream.direction): stream for stream in streams}
+    for direction, tensors in ((StreamDirection.INPUT, inputs), (StreamDirection.OUTPUT, outputs)):
+        for tensor in tensors:
+            problem = _problem_of_tensor(tensor, by_name.get((tensor.name, direction)))
+            if problem:
+                return f"{direction} {tensor.name!r} {problem}"
+    return ""
+
+
+def _problem_of_tensor(tensor: TensorSpec, stream: StreamSpec | None) -> str:
+    if stream is None:
+        return "has no stream"
+    samples = tensor.shape[: len(tensor.shape) - len(stream.shape)]
+    whole = (*samples, *stream.shape) == tensor.shape
+    counted = prod(samples) == max(stream.samples_per_step, 1)
+    if stream.dtype is not tensor.dtype or not whole or not counted:
+        return "does not match the samples of its stream"
+    return ""
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """The first name that occurs twice."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)

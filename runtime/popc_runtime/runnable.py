@@ -1,0 +1,145 @@
+"""The parts of an executable's interface that are made of its other parts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+
+from popc_runtime.data.calls import inputs_by_position
+from popc_runtime.errors import UsageError
+from popc_runtime.ground.hints import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from popc_runtime.cycles.counters import CycleCounters
+    from popc_runtime.cycles.execution import ExecutionReport
+    from popc_runtime.data.tensors import ResultTensor
+    from popc_runtime.format import Array, Manifest, TensorSpec
+    from popc_runtime.recipe import Recipe
+    from popc_runtime.state.device_state import DeviceState
+
+__all__ = ["Runnable"]
+
+
+class Runnable(ABC):
+    """Calls, context managers, copies, and what notebooks show.
+
+    Attributes:
+        manifest: What the archive says about itself.
+        inputs: Name, dtype and shape of what `run` takes.
+        outputs: Name, dtype and shape of what `run` returns.
+        recipe: Where it was loaded from, and how; ``None`` if it was not made by `load`.
+    """
+
+    manifest: Manifest
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    recipe: Recipe | None = None
+
+    @property
+    @abstractmethod
+    def state(self) -> DeviceState:
+        """The tensors that live on the device from run to run."""
+
+    @abstractmethod
+    def run(self, inputs: Any = None, /, **named: Any) -> dict[str, Array]:
+        """Run the main program once."""
+
+    @property
+    @abstractmethod
+    def programs(self) -> Sequence[Runnable]:
+        """An executable for each program of the archive."""
+
+    @abstractmethod
+    def run_buffers(self, inputs: Any = None, /, **named: Any) -> dict[str, ResultTensor]:
+        """Run the main program once, without numpy."""
+
+    @abstractmethod
+    def _required_counters(self) -> CycleCounters:
+        """The counters of cycles of what ran last.
+
+        Raises:
+            UsageError: the archive was compiled without.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish pending asynchronous runs and refuse new ones."""
+
+    def __call__(self, /, *arrays: Any, **named: Any) -> dict[str, Array]:
+        """`run` on inputs by position, in the order of ``inputs``, or by keyword.
+
+        Raises:
+            InputMismatchError, UsageError, DeviceError: see `run`.
+        """
+        return self.run(inputs_by_position(self.inputs, arrays, named))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copies and pickles load the archive again, by its path.
+
+        Variables and random numbers go on from where they are.
+
+        Raises:
+            UsageError: the archive was not in a file.
+        """
+        if self.recipe is None or not self.recipe.path:
+            raise UsageError(
+                "an executable whose archive was in memory can be neither copied nor pickled",
+                hint="save the archive, and load it by its path",
+            )
+        held = {"variables": self.state.read(), "random": self.state.random_state()}
+        return self.recipe.load, (), held
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state["variables"]:
+            self.state.write(state["variables"])
+        self.state.set_random_state(state["random"])
+
+    def warmup(self, runs: int = 1) -> None:
+        """Run all programs on zeros, so that the first real run finds everything in place."""
+        for program in self.programs:
+            zeros = {spec.name: bytes(spec.nbytes) for spec in program.inputs}
+            for _ in range(runs):
+                program.run_buffers(zeros)
+
+    def get_cycle_count(self, name: str = "") -> int:
+        """Cycles that the last run would have taken on the target that the archive is for.
+
+        Args:
+            name: "" or "outer" for the whole program; "inner_ipu_0" and so on for what one IPU does
+                in the innermost main loop (the whole program, if it has no loop).
+
+        Raises:
+            UsageError: nothing has run yet, the archive was compiled without
+                ``instrument_with_hardware_cycle_counter``, or it does not count this.
+        """
+        return self._required_counters().cycle_count(name)
+
+    def execution_report(self, *, total: bool = False) -> ExecutionReport:
+        """The report on what the last run would have taken; with ``total``, on all runs so far.
+
+        Raises:
+            UsageError: see `get_cycle_count`.
+        """
+        return self._required_counters().report(total=total)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.inputs))
+        outputs = ", ".join(map(str, self.outputs))
+        return f"Executable({inputs}) -> ({outputs})"
+
+    def _repr_html_(self) -> str:
+        from popc_runtime.display import manifest_html
+
+        return manifest_html("Executable", self.manifest)

@@ -1,0 +1,1 @@
+"""Archives of several shapes."""
