@@ -60,9 +60,10 @@ popart-tests: $(POPART_ENV)/.ready  ## run PopART's own tests, from the folder P
 gradients: $(VENV)/.test  ## which ops have a gradient, and why the others have none
 	$(BIN)/python -m tests.autodiff.report
 
-docs: $(VENV)/.ready  ## make docs/options.md and docs/patterns.md anew from the code
+docs: $(VENV)/.ready  ## make docs/options.md, docs/patterns.md and docs/popart.md anew from the code
 	$(BIN)/python tools/options_page.py > docs/options.md
 	$(BIN)/python tools/patterns_page.py > docs/patterns.md
+	$(BIN)/python -m tools.popart_page > docs/popart.md
 
 native: $(VENV)/.test  ## make docs/inside/native-instructions.md anew: which instructions run natively
 	$(BIN)/python -m tools.native_page > docs/inside/native-instructions.md

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Self, TypeAlias, TypedDict, Unpack
 from popc.frontend import (
     Annotations,
     Bindings,
+    ImportLimits,
     LoadedModel,
     ModelSource,
     RecomputeRequests,
@@ -162,6 +163,7 @@ class CompileRequest:
             anchors=tuple(self.options.anchors),
             replicas=self.options.replicated_graph_count,
             annotations=_annotations(self.options),
+            limits=ImportLimits(self.options.max_imported_nodes, self.options.max_computed_bytes),
         )
         if self.training is not None:
             return _bound_for_training(plain, loaded, self.training, self.options)

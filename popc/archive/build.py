@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from popc.archive.archive import Archive
+from popc.archive.limits import require_readable
 from popc.archive.merge import ProgramPart, merge_images
 from popc.archive.panels import store_in_panels
 from popc.archive.streams import describe_streams
@@ -63,12 +64,14 @@ def build_archive(contents: Sequence[Content], fits: Sequence[FitSpec] = ()) -> 
     options = planned.options
     manifest, image, blocks = _merged(contents, fits)
     image, constants = _stored(image, blocks, options)
+    program = encode_program(image)
+    require_readable(manifest, program)
     codec = Codec.RAW if options.weights is WeightStorage.MMAP else Codec.ZSTD_SHUFFLE
     blobs: tuple[Blob, ...] = (
         Blob.of_bytes(
             "program",
             BlobKind.PROGRAM,
-            encode_program(image),
+            program,
             oldest_reader=3 if manifest.variants or manifest.fits else oldest_reader(image),
         ),
         Blob("weights", BlobKind.WEIGHTS, codec, image.constant_bytes, constants),

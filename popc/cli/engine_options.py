@@ -1,4 +1,4 @@
-"""Options that every verb shares that runs an archive."""
+"""Options that the verbs share that load or run an archive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from popc_runtime.process.threads import MOST_THREADS
 
-__all__ = ["engine_option", "program_option", "threads_option"]
+__all__ = ["engine_option", "limits_option", "program_option", "threads_option"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -22,6 +22,14 @@ def threads_option(work: str) -> Callable[[_F], _F]:
         help=f"Threads that share one {work}; by default, one per available processor.",
     )
 
+
+limits_option = click.option(
+    "--limits",
+    type=click.Choice(["default", "strict"]),
+    default="default",
+    show_default=True,
+    help="How much an archive may make this process do and allocate; strict for strangers' ones.",
+)
 
 program_option = click.option(
     "--program",

@@ -2,6 +2,7 @@
 
 from popc.frontend.annotations import Annotations
 from popc.frontend.bindings import Bindings, TrainingBindings, bound_values
+from popc.frontend.budget import ImportLimits
 from popc.frontend.describe import describe_model
 from popc.frontend.given import (
     given_dims,
@@ -23,6 +24,7 @@ __all__ = [
     "Annotations",
     "Bindings",
     "GrowingModel",
+    "ImportLimits",
     "ImportedModel",
     "InferredType",
     "LoadedModel",

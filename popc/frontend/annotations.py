@@ -30,6 +30,7 @@ _OF_OPERATORS: Final = (
     "__comm_group_size",
     "__comm_group_type",
     "__debug_info_id",
+    "__labels_outside",
     "__replicated_stream_mode",
     "__variable_settings",
 )

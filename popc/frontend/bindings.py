@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from popc.frontend.annotations import Annotations
 from popc.frontend.bound_values import BoundValue, as_array, chosen, converted, element_type
+from popc.frontend.budget import ImportLimits
 from popc.frontend.declared import DeclaredInput, Dim, OpenDim, OpenDimensionsError, OpenInput
 from popc.frontend.load import LoadedModel
 from popc.frontend.names import did_you_mean, shown
@@ -67,6 +68,7 @@ class Bindings:
         model_outputs: Whether the model's outputs are wanted if ``outputs`` is empty.
         replicas: How many replicas of the program there will be.
         annotations: What to say of nodes, beside what the model says.
+        limits: How much work importing may be.
     """
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
@@ -78,6 +80,7 @@ class Bindings:
     model_outputs: bool = True
     replicas: int = 1
     annotations: Annotations = field(default_factory=Annotations)
+    limits: ImportLimits = field(default_factory=ImportLimits)
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -290,7 +293,10 @@ class _Resolver:
 
     def _of_sane_size(self, name: str, type_: TensorType) -> TensorType:
         limit = DEFAULT_LIMITS.memory_bytes
-        if type_.nbytes > limit:
+        problem = type_.size_problem()
+        if problem:
+            self.problems.append(f"input {name!r} {problem}")
+        elif type_.nbytes > limit:
             self.problems.append(
                 f"input {name!r}, {type_}, has {type_.nbytes:,} bytes, but no more than {limit:,} "
                 f"can be addressed"

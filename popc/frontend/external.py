@@ -23,6 +23,8 @@ from popc_runtime.format import Array
 __all__ = ["external_array", "external_files"]
 
 # Files that tensors are mapped from, by path and state; gone when the last tensor is.
+_MOST_DIGITS: Final = 19  # of a number of bytes
+
 _MAPPED: Final[WeakValueDictionary[tuple[str, int, int], mmap.mmap]] = WeakValueDictionary()
 
 
@@ -118,8 +120,8 @@ def _number(entry: Mapping[str, str], key: str, default: int, where: str) -> int
     text = entry.get(key, "")
     if not text:
         return default
-    if not text.isdecimal():
-        raise ModelError(f"{where}: the {key} of its external data is {text!r}")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise ModelError(f"{where}: the {key} of its external data is {text!r:.40}")
     return int(text)
 
 

@@ -15,8 +15,11 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
+from popc.frontend.budget import NO_LIMITS, ImportBudget
+from popc.frontend.context import ImportContext
 from popc.frontend.functions import FunctionTable
-from popc.frontend.importer import GraphImporter, ImportContext
+from popc.frontend.importer import GraphImporter
+from popc.frontend.known import KnownValues
 from popc.frontend.problems import Problems
 from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_from_onnx, is_supported, onnx_type_of
@@ -55,7 +58,8 @@ class GrowingModel:
     def __init__(self, opsets: Mapping[str, int], parent: GrowingModel | None = None) -> None:
         self._opsets = opsets
         if parent is None:
-            context = ImportContext(RULES, FunctionTable(()))
+            budget = ImportBudget(NO_LIMITS)
+            context = ImportContext(RULES, FunctionTable(()), budget, KnownValues(budget))
             self.importer = GraphImporter(context, Graph("main"), opsets)
         else:
             context = replace(parent.importer.context, problems=Problems())

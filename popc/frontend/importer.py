@@ -7,8 +7,8 @@ operand asks for it.  No separate shape inference or constant propagation is nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -17,14 +17,13 @@ import onnx
 
 from popc.frontend.annotations import annotate_ops, is_annotated
 from popc.frontend.attributes import decode_attributes
-from popc.frontend.functions import FunctionBody, FunctionTable
-from popc.frontend.known import KnownValues
+from popc.frontend.context import ImportContext
+from popc.frontend.functions import FunctionBody
 from popc.frontend.known_attributes import record_attributes
-from popc.frontend.names import default_domain_name, operator_name
-from popc.frontend.node import ImportRule, Node
+from popc.frontend.names import abbreviated, default_domain_name, operator_name
+from popc.frontend.node import Node
 from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
-from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.signature import check_signature
 from popc.frontend.tensors import decode_sparse_tensor, decode_tensor, dtype_name, is_supported
 from popc.frontend.updates import VariableUpdates
@@ -32,47 +31,14 @@ from popc.frontend.values import OptionalValue, SequenceValue, Unavailable, Unkn
 from popc.frontend.walk import node_name
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType, VariableRole
 from popc.ops.build import can_evaluate, evaluate
-from popc_runtime.errors import ModelError
+from popc_runtime.errors import ModelError, TooMuchWorkError
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.core.preparation import as_stored
 
-__all__ = ["Body", "GraphImporter", "ImportContext", "Scope", "never"]
+__all__ = ["Body", "GraphImporter", "Scope"]
 
 # Results of constants up to this many bytes are computed while importing; folding weighs larger.
 _FOLD_BYTES: Final = 4096
-
-
-def never(name: str, type_: TensorType) -> bool:
-    """No initializer is a variable."""
-    del name, type_
-    return False
-
-
-@dataclass(slots=True)
-class ImportContext:
-    """The state of importing a whole model: rules, functions, data folder, problems, known values.
-
-    Attributes:
-        is_variable: Which initializers become variables, by name and type.
-        trains, replicas: Whether the model will be trained, and how many replicas will run it.
-        written: Names of variables that the model itself may give new values.
-        recompute: What the backward pass of training is to compute once more.
-        variables: Initializers that are variables, with these, by the identity of the message.
-    """
-
-    rules: Mapping[tuple[str, str], ImportRule]
-    functions: FunctionTable
-    base_dir: str = ""
-    problems: Problems = field(default_factory=Problems)
-    known: KnownValues = field(default_factory=KnownValues)
-    is_variable: Callable[[str, TensorType], bool] = never
-    trains: bool = False
-    written: Collection[str] = ()
-    replicas: int = 1
-    recompute: RecomputeRequests | None = None
-    variables: dict[int, tuple[onnx.TensorProto, Tensor]] = field(
-        default_factory=dict["int", "tuple[onnx.TensorProto, Tensor]"]
-    )
 
 
 class Scope:
@@ -258,6 +224,7 @@ class GraphImporter:
         small = sum(t.type.nbytes for t in op.outputs) <= _FOLD_BYTES
         if not small or not can_evaluate(op) or any(t.data is None for t in op.present_inputs):
             return list(op.outputs)
+        self.context.budget.compute(sum(t.type.nbytes for t in op.outputs))
         values = evaluate(op, [None if t is None else t.data for t in op.inputs])
         types = [(t.name, t.type) for t in op.outputs]
         self.graph.remove_op(op)
@@ -283,7 +250,8 @@ class GraphImporter:
 
     def _results(self, proto: onnx.NodeProto, name: str) -> Sequence[Value | None] | None:
         """The results of a node; ``None`` if a problem has been recorded instead."""
-        problems = self.context.problems
+        problems, budget = self.context.problems, self.context.budget
+        budget.enter(name)
         try:
             inputs = [self.lookup(item) if item else None for item in proto.input]
             if any(isinstance(value, Unknown) for value in inputs):
@@ -299,6 +267,8 @@ class GraphImporter:
             pass
         except DataDependent as problem:
             problems.data_dependent[problem.what].append(name)
+        except TooMuchWorkError:
+            raise
         except ModelError as error:
             problems.invalid[error.message].append(name)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -307,6 +277,8 @@ class GraphImporter:
             problems.invalid[what].append(name)
         else:
             return results
+        finally:
+            budget.leave()
         return None
 
     def apply(
@@ -381,7 +353,7 @@ class GraphImporter:
             ModelError: only if ``isolated``: what kept the body from being imported.
         """
         problems = Problems() if isolated else self.context.problems
-        graph = Graph(proto.name or "body")
+        graph = Graph(abbreviated(proto.name) or "body")
         inner = GraphImporter(replace(self.context, problems=problems), graph, self.opsets, self)
         formal = [info.name for info in proto.input]
         for index, type_ in enumerate(input_types):
@@ -396,4 +368,4 @@ class GraphImporter:
     def _name_result(self, name: str, value: Value) -> None:
         self.define(name, value)
         if isinstance(value, Tensor) and value.producer is not None and name:
-            self.graph.rename(value, name)
+            self.graph.rename(value, abbreviated(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from popc.frontend.budget import ImportBudget
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops.build import can_evaluate, evaluate
 from popc_runtime.format import Array
@@ -22,7 +23,8 @@ class KnownValues:
     what it stands for: it makes no difference in which graph somebody asks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: ImportBudget) -> None:
+        self._budget = budget
         self.in_vain: dict[Tensor, None] = {}  # tensors whose values somebody asked for
         self.written: Collection[str] = ()  # variables that the model itself gives new values
         self._values: dict[Tensor, Array | None] = {}
@@ -41,6 +43,7 @@ class KnownValues:
         if tensor not in values:
             values[tensor] = None
             for op in self._constant_producers(tensor):
+                self._budget.compute(sum(t.type.nbytes for t in op.outputs))
                 operands = [None if t is None else self._computed(t) for t in op.inputs]
                 for output, value in zip(op.outputs, evaluate(op, operands), strict=True):
                     values[output] = value

@@ -91,7 +91,10 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
     "Nll": ("ignoreIndex", "inputIsLogProbability", "reduction"),
     "NormalizeImage": ("scale",),
     "PackedDataBlock": ("callback", "callbackBatchSize", "maxSequenceLengths", "resultSize"),
-    "PrintTensor": ("print_gradient", "title"),
+    "PrintTensor": (
+        *("closeBracket", "digits", "edgeItems", "floatFormat", "maxLineWidth", "openBracket"),
+        *("print_gradient", "separator", "summariseThreshold", "title"),
+    ),
     "ReduceMedian": ("axes", "keepdims"),
     "ReduceScatter": (*_GROUP, "op"),
     "ReplicatedAllGather": _GROUP,
@@ -188,7 +191,6 @@ _WIDE: Final = Ignored("popc computes in float32 or wider, and rounds once at th
 _HIDDEN: Final = Ignored("follows from the shape of the weights")
 _ALL_STEPS: Final = Ignored("old opsets: the model names the results that it uses")
 _LAYOUT: Final = Ignored("concerns work and memory on the chip, not results")
-_TEXT: Final = Ignored("only changes how values are printed")
 _SHARED: Final = Ignored("concerns buffers of the host; popc allocates its own")
 
 IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
@@ -223,13 +225,6 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
             "perConvReservedTiles", "planType",
         ),
         _LAYOUT,
-    ),
-    (_GRAPHCORE, "PrintTensor"): dict.fromkeys(
-        (
-            "closeBracket", "digits", "edgeItems", "floatFormat", "maxLineWidth", "openBracket",
-            "separator", "summariseThreshold",
-        ),
-        _TEXT,
     ),
     (_GRAPHCORE, "ScatterReduce"): {"available_memory_proportion": _LAYOUT},
     (_GRAPHCORE, "Sort"): {"stable": Ignored("sorting is stable in any case")},

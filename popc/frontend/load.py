@@ -26,6 +26,7 @@ from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.walk import node_name
 from popc_runtime.errors import ModelError, ResourceError, UsageError
 from popc_runtime.format import MAGIC, Array
+from popc_runtime.process.paths import usable_path
 
 __all__ = ["LoadedModel", "ModelSource", "expose_tensors", "load_model"]
 
@@ -158,7 +159,7 @@ def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
             f"a model is not an object of type {type(source).__name__}",
             hint="pass a path, bytes, a file opened for reading bytes, or an onnx.ModelProto",
         )
-    path = Path(source)
+    path = Path(usable_path(source))
     proto, digest = _read(path)
     return _checked(proto, str(path.absolute().parent), digest, owned=True)
 

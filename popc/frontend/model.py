@@ -16,10 +16,13 @@ from popc.frontend.bindings import (
     resolve,
 )
 from popc.frontend.bound_values import BoundValue
+from popc.frontend.budget import ImportBudget
+from popc.frontend.context import ImportContext, never
 from popc.frontend.declared import OpenDimensionsError
 from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
 from popc.frontend.functions import FunctionTable
-from popc.frontend.importer import GraphImporter, ImportContext, never
+from popc.frontend.importer import GraphImporter
+from popc.frontend.known import KnownValues
 from popc.frontend.load import LoadedModel
 from popc.frontend.remedies import advise_on_inputs, advise_on_shapes
 from popc.frontend.rules import RULES
@@ -29,7 +32,7 @@ from popc.frontend.updates import lost_statistics, written_names
 from popc.frontend.values import OptionalValue, SequenceValue, Value
 from popc.frontend.walk import all_nodes, differentiated_names, needed_nodes
 from popc.ir import Graph, Tensor, TensorType
-from popc_runtime.errors import ModelError, UnsupportedOpError
+from popc_runtime.errors import ModelError, TooMuchWorkError, UnsupportedOpError
 from popc_runtime.format import DType
 
 __all__ = ["Bindings", "ImportedModel", "import_model"]
@@ -67,7 +70,7 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
         UsageError: ``bindings`` do not fit the model.
     """
     bindings = bindings or Bindings()
-    context = ImportContext(RULES, FunctionTable(loaded.proto.functions), loaded.base_dir)
+    context = _context(loaded, bindings)
     graph = Graph(loaded.proto.graph.name or "main")
     attempt = partial(_attempt, loaded)
     try:
@@ -75,7 +78,7 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     except OpenDimensionsError as error:
         error.hint = advise_on_shapes(attempt, loaded, bindings, error.inputs)
         raise
-    except UnsupportedOpError:
+    except (UnsupportedOpError, TooMuchWorkError):
         raise
     except ModelError as error:
         advice = advise_on_inputs(attempt, loaded, bindings, graph, context.known)
@@ -83,9 +86,15 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
         raise
 
 
+def _context(loaded: LoadedModel, bindings: Bindings) -> ImportContext:
+    budget = ImportBudget(bindings.limits)
+    functions = FunctionTable(loaded.proto.functions)
+    return ImportContext(RULES, functions, budget, KnownValues(budget), loaded.base_dir)
+
+
 def _attempt(loaded: LoadedModel, bindings: Bindings) -> None:
     """Import the model as if in earnest."""
-    context = ImportContext(RULES, FunctionTable(loaded.proto.functions), loaded.base_dir)
+    context = _context(loaded, bindings)
     _import(loaded, bindings, context, Graph("attempt"))
 
 

@@ -6,9 +6,17 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["default_domain_name", "did_you_mean", "listed", "operator_name", "shown"]
+__all__ = [
+    "abbreviated",
+    "default_domain_name",
+    "did_you_mean",
+    "listed",
+    "operator_name",
+    "shown",
+]
 
 _LISTED: Final = 4  # names shown of many
+_LONGEST: Final = 1000  # characters; what strict limits of readers accept
 
 
 def shown(name: str) -> str:
@@ -19,6 +27,13 @@ def shown(name: str) -> str:
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
         for char in name
     )
+
+
+def abbreviated(name: str) -> str:
+    """``name`` as archives hold the names of nodes: very long ones by their ends."""
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST // 2]}...{name[-_LONGEST // 4 :]}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

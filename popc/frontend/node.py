@@ -240,5 +240,22 @@ class Node:
         array = np.asarray(values)
         return self.importer.constant(array, dtype or DType.of(array.dtype))
 
+    def positions(self, count: int) -> Array:
+        """The int64 numbers 0 to ``count`` - 1, for a rule that computes with them.
+
+        Raises:
+            TooMuchWorkError: they are more than the options allow.
+        """
+        self.require_room(count)
+        return np.arange(count)
+
+    def require_room(self, count: int) -> None:
+        """Ask before ``count`` numbers are computed: shapes of operands can make it any number.
+
+        Raises:
+            TooMuchWorkError: they are more than the options allow.
+        """
+        self.importer.context.budget.compute(count * np.dtype(np.int64).itemsize)
+
 
 ImportRule: TypeAlias = Callable[[Node], RuleResult]

@@ -58,7 +58,8 @@ def check_signature(
     """Refuse operands that the operator does not take.
 
     Operators without a schema take anything; so do those of opsets before 7, whose definitions
-    were narrower than what exporters wrote.
+    were narrower than what exporters wrote.  Others also take element types that only a later
+    version of the operator names, as PopART does: Max of integers at opset 8, for instance.
 
     Raises:
         ModelError: there are too many or too few, one has a wrong type, or two types differ.
@@ -103,9 +104,12 @@ def _signature(op_type: str, domain: str, version: int) -> _Signature | None:
     schema = find_schema(op_type, domain, version)
     if schema is None:
         return None
+    newest = find_schema(op_type, domain, onnx.defs.onnx_opset_version()) if not domain else None
+    later = {input_.name: input_.types for input_ in newest.inputs} if newest else {}
     formals: list[_Formal] = []
     for input_ in schema.inputs:
-        dtypes = frozenset(_NAMES[name] for name in input_.types if name in _NAMES)
+        types = {*input_.types, *later.get(input_.name, ())}
+        dtypes = frozenset(_NAMES[name] for name in types if name in _NAMES)
         shares = input_.is_homogeneous and len(input_.types) > 1
         required = input_.option == _SINGLE and (op_type, input_.name) not in _IN_PLACE_OF
         formals.append(_Formal(input_.name, required, input_.type_str if shares else "", dtypes))

@@ -7,6 +7,8 @@ from typing import Final, TypeAlias
 
 import onnx
 
+from popc.frontend.names import abbreviated
+
 __all__ = [
     "GRADIENT",
     "all_nodes",
@@ -33,9 +35,9 @@ _Name: TypeAlias = tuple[str, str, str]
 def node_name(proto: onnx.NodeProto) -> str:
     """The name of a node in messages: its name, or its op type and first named output."""
     if proto.name:
-        return proto.name
+        return abbreviated(proto.name)
     outputs = [name for name in proto.output if name]
-    return f"{proto.op_type}({outputs[0] if outputs else ''})"
+    return abbreviated(f"{proto.op_type}({outputs[0] if outputs else ''})")
 
 
 def nested_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:

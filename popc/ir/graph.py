@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice, takewhile
+from itertools import chain, islice, repeat, takewhile
 
 import numpy as np
 
 from popc.ir.ordering import Ordering
 from popc.ir.settings import OpSettings
-from popc.ir.types import AttributeMap, TensorType
+from popc.ir.types import AttributeMap, TensorType, require_possible
 from popc_runtime.format import Array, VariableRole
 
 __all__ = ["Graph", "Op", "Tensor", "TensorKind"]
@@ -268,14 +268,14 @@ class Graph:
     ) -> Op:
         """Add an op and its output tensors.  Names default to the op type, made unique.
 
-        Output types are the caller's responsibility: `popc.ops.build` infers them.
+        Output types are the caller's: `popc.ops.build` infers them.  Too large ones are refused.
         """
+        output_types = tuple(output_types)
+        require_possible(op_type, [None if t is None else t.type for t in inputs], output_types)
         op = Op(op_type, [], [], attributes or {}, settings or OpSettings(), subgraphs or {})
-        names = list(output_names)
-        for index, type_ in enumerate(output_types):
-            base = names[index] if index < len(names) else op_type
-            name = self.fresh_name(base)
-            tensor = Tensor(name, type_, TensorKind.ACTIVATION, producer=op)
+        names = chain(output_names, repeat(op_type))
+        for name, type_ in zip(names, output_types, strict=False):
+            tensor = Tensor(self.fresh_name(name), type_, TensorKind.ACTIVATION, producer=op)
             op.outputs.append(self._add_tensor(tensor))
         self._ops[op] = None
         for operand in inputs:

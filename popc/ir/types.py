@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from popc_runtime.format import Attribute, DType
+from popc_runtime.errors import ModelError
+from popc_runtime.format import MAX_RANK, Attribute, DType
 
-__all__ = ["AttributeMap", "Shape", "TensorType"]
+__all__ = ["AttributeMap", "Shape", "TensorType", "require_possible"]
 
 Shape: TypeAlias = tuple[int, ...]
 AttributeMap: TypeAlias = dict[str, Attribute]
+
+# Of one tensor.  No machine has that much, and two million of such sizes still add up in an int64,
+# in which scheduler and planner count.
+_MOST_BYTES: Final = 1 << 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +50,30 @@ class TensorType:
         """The same shape with another element type."""
         return TensorType(dtype, self.shape)
 
+    def size_problem(self) -> str:
+        """The reason, as a clause, why no program can hold such a tensor; "" if one can."""
+        if self.rank > MAX_RANK:
+            return f"has {self.rank} dimensions, more than {MAX_RANK}"
+        # A dimension of zero hides the others from the size, not from what is computed of them.
+        nbytes = prod(dim for dim in self.shape if dim) * self.dtype.itemsize
+        if nbytes > _MOST_BYTES:
+            return f"of type {self} has {nbytes:,} bytes, more than {_MOST_BYTES:,}"
+        return ""
+
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def require_possible(
+    op_type: str, operands: Sequence[TensorType | None], results: Sequence[TensorType]
+) -> None:
+    """Refuse an op with a result that no program can hold.
+
+    Raises:
+        ModelError: there is one; the message names op and operands.
+    """
+    for result in results:
+        problem = result.size_problem()
+        if problem:
+            listed = ", ".join("-" if type_ is None else str(type_) for type_ in operands)
+            raise ModelError(f"{op_type}({listed}): the result {problem}")

@@ -26,6 +26,8 @@ from popc_runtime.format import Attributes
 
 __all__ = ["OPS"]
 
+_STAGES: Final = range(-1, 4)  # of the scores that a second result holds; -1: there is none
+
 
 def _attention(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
     q, k, v = (operand(inputs, index) for index in range(3))
@@ -39,6 +41,8 @@ def _attention(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType
     if integer(attributes, "heads_last", 0):
         shape = (batch, rows, heads, v.shape[3])
     stage = integer(attributes, "scores", -1)
+    if stage not in _STAGES:
+        raise ModelError(f"there are no scores of mode {stage}, only 0 to {_STAGES[-1]}")
     return (q.with_shape(shape),) if stage < 0 else (q.with_shape(shape), scores)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
@@ -14,8 +13,6 @@ from popc_runtime.format import Array, Attributes
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
 
 __all__ = ["build", "can_evaluate", "evaluate", "infer_types"]
-
-_LARGEST: Final = (1 << 63) - 1
 
 
 def infer_types(
@@ -28,18 +25,10 @@ def infer_types(
     """
     try:
         types = OPS[op_type].infer(inputs, attributes)
-        _check_sizes(types)
     except ModelError as error:
         operands = ", ".join("-" if type_ is None else str(type_) for type_ in inputs)
         raise ModelError(f"{op_type}({operands}): {error.message}") from error
     return types
-
-
-def _check_sizes(types: Sequence[TensorType]) -> None:
-    """Refuse dimensions that an int64, in which models and programs count, does not hold."""
-    largest = max((dim for type_ in types for dim in type_.shape), default=0)
-    if largest > _LARGEST:
-        raise ModelError(f"a dimension of the result is {largest:,}, more than fits into int64")
 
 
 def build(

@@ -1,8 +1,9 @@
 """Losses of classification, and their gradients.
 
 Scores [N, C, d...] (``Nll``, which is PopART's: [..., C]), labels [N, d...] ([...]), class weights
-[C].  Labels equal to ``ignore_index`` (optional) do not count.  A gradient op takes the gradient of
-the loss first.
+[C].  Labels equal to ``ignore_index`` (optional) do not count; with ``outside``, labels that name
+no class have probability 0, else they end the run.  A gradient op takes the gradient of the loss
+first.
 """
 
 from __future__ import annotations

@@ -65,9 +65,13 @@ def nll_loss(
     *,
     ignore_index: int | None,
     log_probability: bool,
+    outside: bool = False,
 ) -> Tensor:
-    """The negative logarithm of the label's probability; ``x`` [..., C], labels [...]."""
-    attributes: AttributeMap = {"reduction": reduction}
+    """The negative logarithm of the label's probability; ``x`` [..., C], labels [...].
+
+    ``outside``: labels may name no class, and have probability 0 then.
+    """
+    attributes: AttributeMap = {"reduction": reduction, **({"outside": 1} if outside else {})}
     if ignore_index is not None:
         attributes["ignore_index"] = ignore_index
     if not log_probability:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from popc.ir import Shape
 from popc.ir.attributes import integers
@@ -11,6 +12,8 @@ from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
 
 __all__ = ["WindowAttributes", "window_attributes"]
+
+_MOST: Final = (1 << 31) - 1  # native kernels count windows in 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +87,6 @@ def window_attributes(attributes: Attributes, rank: int) -> WindowAttributes:
             )
     if min((*strides, *dilations), default=1) < 1:
         raise ModelError("strides and dilations must be positive")
+    if max((*strides, *dilations, *map(abs, pads)), default=0) > _MOST:
+        raise ModelError(f"strides, dilations and pads must be at most {_MOST:,}")
     return WindowAttributes(strides, dilations, pads[:rank], pads[rank:])

@@ -11,6 +11,7 @@ from popc.options.groups.arithmetic import ArithmeticOptions
 from popc.options.groups.batch_serialization import BatchOptions
 from popc.options.groups.budget import BudgetOptions
 from popc.options.groups.checks import CheckOptions
+from popc.options.groups.effort import EffortOptions
 from popc.options.groups.memory import MemoryOptions
 from popc.options.groups.nodes import NodeOptions
 from popc.options.groups.outlining import OutlineOptions
@@ -41,6 +42,7 @@ class Options(
     BatchOptions,
     BudgetOptions,
     CheckOptions,
+    EffortOptions,
     MemoryOptions,
     NodeOptions,
     OutlineOptions,

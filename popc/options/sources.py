@@ -14,6 +14,7 @@ from popc.options.options import SCHEMA
 from popc.options.suggest import did_you_mean
 from popc_runtime.errors import ResourceError
 from popc_runtime.format import Origin
+from popc_runtime.process.paths import usable_path
 
 __all__ = ["Setting", "from_cli", "from_env", "from_file", "from_values", "read_table"]
 
@@ -53,7 +54,7 @@ def read_table(path: str | os.PathLike[str], what: str, problems: list[str]) -> 
     """
     name = Path(path).name
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(usable_path(path)).read_text(encoding="utf-8")
     except OSError as error:
         raise ResourceError(
             f"cannot read the {what} {path}: {error.strerror}", subject=str(path)
@@ -65,6 +66,9 @@ def read_table(path: str | os.PathLike[str], what: str, problems: list[str]) -> 
         table = _load_json(text) if Path(path).suffix == ".json" else tomllib.loads(text)
     except ValueError as error:
         problems.append(f"{name} cannot be parsed: {error}")
+        return {}
+    except RecursionError:
+        problems.append(f"{name} cannot be parsed: its values are nested too deeply")
         return {}
     if not isinstance(table, dict):
         problems.append(f"{name} must hold a table of options")

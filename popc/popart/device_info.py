@@ -81,6 +81,13 @@ class DeviceInfo:
         self._timeout = _TIMEOUT[0]
         self._is_on = description.connection is DeviceConnectionType.Always
         self._release = weakref.finalize(self, _release, self._attached)
+        self._user: weakref.ref[object] | None = None
+
+    def taken_over_by(self, user: object) -> bool:
+        """Let ``user`` be the last one to have used the device; True if another one was before."""
+        before = None if self._user is None else self._user()
+        self._user = weakref.ref(user)
+        return before is not None and before is not user
 
     # -- properties ------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from popc.popart.errors import (
     popart_runtime_error,
 )
 from popc.popart.groups import VariableSettings
+from popc.popart.loading import LABELS_OUTSIDE
 from popc.popart.stepio import PyWeightsIO, copy_raw
 from popc_runtime import Executable, VariableRole, VariableSpec
 
@@ -119,9 +120,14 @@ class HostWeights:
         if not self._specs:
             return
         values = executable.state.read()
-        special = [n for n in values if self._mode(n) is not VariableRetrievalMode.OnePerGroup]
+        one = VariableRetrievalMode.OnePerGroup
+        special = [n for n in values if n in self._specs and self._mode(n) is not one]
         every = executable.state.read(every_replica=True) if special else {}
-        values |= {name: self._of_replicas(name, every[name]) for name in special}
+        for name in special:
+            if self._specs[name].whole:  # replicas have parts of it, and gather the same whole
+                values[name] = self._returned(name, values[name])
+            else:
+                values[name] = self._of_replicas(name, every[name])
         for name, value in values.items():
             if name in self._specs:
                 held = self.host[name].dtype
@@ -213,6 +219,10 @@ class HostWeights:
         """
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
+        for node in model.graph.node:
+            for place in reversed(range(len(node.attribute))):
+                if node.attribute[place].name == LABELS_OUTSIDE:
+                    del node.attribute[place]
         known = {weight.name: weight for weight in model.graph.initializer}
         for name in self._specs:
             value = self._of_groups(name, self.streams[name])

@@ -16,8 +16,10 @@ from popc.popart.dtypes import element_type
 from popc.popart.errors import popart_exception
 from popc.popart.inputs import InputShapeInfo
 
-__all__ = ["check_model", "load_model", "read_for_session", "repack"]
+__all__ = ["LABELS_OUTSIDE", "check_model", "load_model", "read_for_session", "repack"]
 
+# An attribute of losses, which popc takes for an error of the data otherwise.
+LABELS_OUTSIDE: Final = "__labels_outside"
 # A longer text is the model itself and no name of a file.
 _LONGEST_NAME: Final = 10_000
 _SHOWN: Final = 100
@@ -109,6 +111,7 @@ def read_for_session(
     if not model.graph.output and model.graph.node:
         # Anchors take the place of outputs, but a model without any is none to ONNX.
         model.graph.output.add(name=model.graph.node[-1].output[0])
+    _allow_any_labels(model.graph)
     weights = [
         initializer
         for initializer in model.graph.initializer
@@ -121,6 +124,16 @@ def read_for_session(
             if item.key == "location":
                 item.value = paths[id(weight)].relative_to(root).as_posix()
     return frontend.load_model(model, root)
+
+
+def _allow_any_labels(graph: onnx.GraphProto) -> None:
+    """Let labels that name no class have probability 0, as they have in PopART."""
+    for node in graph.node:
+        if node.op_type == "Nll" and all(known.name != LABELS_OUTSIDE for known in node.attribute):
+            node.attribute.append(onnx.helper.make_attribute(LABELS_OUTSIDE, 1))
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _allow_any_labels(attribute.g)
 
 
 def _set_types(model: onnx.ModelProto, shapes: InputShapeInfo) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 import onnx
 
-__all__ = ["all_names", "read_names"]
+__all__ = ["EFFECTS", "all_names", "needed_names", "read_names"]
+
+# Nodes that do more than compute: whatever they read is needed.
+EFFECTS: Final = ("Abort", "CopyVarUpdate", "PrintTensor")
 
 
 def all_names(model: onnx.ModelProto) -> set[str]:
@@ -25,3 +31,15 @@ def read_names(graph: onnx.GraphProto) -> set[str]:
             for nested in (attribute.g, *attribute.graphs):
                 names |= read_names(nested)
     return names
+
+
+def needed_names(graph: onnx.GraphProto, roots: Iterable[str]) -> set[str]:
+    """The tensors that ``roots`` follow from, or that nodes with an effect read."""
+    needed = set(roots)
+    for node in reversed(graph.node):
+        if node.op_type in EFFECTS or not needed.isdisjoint(node.output):
+            needed.update(node.input)
+            for attribute in node.attribute:
+                for nested in (attribute.g, *attribute.graphs):
+                    needed |= read_names(nested)
+    return needed

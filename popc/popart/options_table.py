@@ -109,6 +109,8 @@ _GROWS: Final = "it speeds PopART's scheduler up and has no influence on results
 _ONE_PROCESS: Final = "all replicas run in one process"
 _CACHE: Final = "the cache of the session"
 _CODELETS: Final = "popc cannot load operators that are compiled for Poplar"
+_NOT_DIVIDED: Final = "every replica keeps them whole"
+_ALL_DIVIDE: Final = "divided among all replicas or not at all, whatever the sharding domain"
 _STREAMS: Final = "variables are always read and written as one"
 
 _FLAGS_OFF: Final = (
@@ -120,7 +122,7 @@ _FLAGS_OFF: Final = (
         enableFloatingPointChecks="enable_floating_point_checks",
         enableGradientAccumulation="accumulation_factor",
         enableInplaceAmbiguityChecking="enable_inplace_ambiguity_checking",
-        enablePipelining="enable_pipelining",
+        enablePipelining="enable_pipelining, unless weights are updated after each micro-batch",
         enableReplicatedGraphs="replicated_graph_count",
         enableStochasticRounding="enable_stochastic_rounding",
         ensureFp32LossScaleTensor="ensure_fp32_loss_scale_tensor",
@@ -280,7 +282,7 @@ _CONTAINERS: Final = (
     ]
     + _dicts(UINT, _M, bufferingDepthMap="buffering_depth_map")
     + _dicts(STR, _M, convolutionOptions="partials_type, of the entry partialsType")
-    + _dicts(STR, _S, engineOptions="the folder and kinds of reports; the rest is Poplar's")
+    + _dicts(STR, _S, engineOptions="see the table of engine options")
     + _dicts(
         STR,
         _N,
@@ -311,10 +313,10 @@ _RECORDS: Final = (
     + _made(
         TensorLocationSettings,
         _M,
-        accumulatorTensorLocationSettings="accumulator_tensor_location",
-        activationTensorLocationSettings="activation_tensor_location",
-        optimizerStateTensorLocationSettings="optimizer_state_tensor_location",
-        weightTensorLocationSettings="weight_tensor_location",
+        accumulatorTensorLocationSettings=f"accumulator_tensor_location; {_NOT_DIVIDED}",
+        activationTensorLocationSettings=f"activation_tensor_location; {_NOT_DIVIDED}",
+        optimizerStateTensorLocationSettings=f"optimizer_state_tensor_location; {_ALL_DIVIDE}",
+        weightTensorLocationSettings=f"weight_tensor_location; {_ALL_DIVIDE}",
     )
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from popc.popart.calls import native
 from popc.popart.dataflow import DataFlow
@@ -98,6 +99,7 @@ class _Session(SessionCore):
         except UsageError:  # as hardware does, take any words: they are a seed
             executable.set_seed(hash(tuple(rngValue)) & 0xFFFFFFFFFFFFFFFF)
         self._rng = tuple(rngValue)
+        self._setup.device.taken_over_by(self)
 
     def _require_rng(self, verb: str) -> None:
         if not self._setup.options.enableLoadAndOffloadRNGState:
@@ -134,7 +136,19 @@ class _Session(SessionCore):
         del resetProfile
         self._require_report()
         with popart_errors(runtime=True):
-            return self._setup.summary()
+            return str(self._setup.costs())
+
+    def getReport(self) -> dict[str, Any]:
+        """What a run costs, as data: of every op, and of every tile of every IPU.
+
+        It takes the place of the object of Graphcore's library for profiles.
+
+        Raises:
+            popart_runtime_error: the device is not prepared, or the program was loaded.
+        """
+        self._require_report()
+        with popart_errors(runtime=True):
+            return self._setup.costs().to_dict(full=True)
 
     def getSerializedGraph(self) -> bytes:
         """The program, as popc stores it."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
+from hashlib import sha256
+from math import prod
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from popc.popart.anchor_values import Take, each_of_batch, numbered
 from popc.popart.calls import call_form, native
-from popc.popart.dataflow import DataFlow
+from popc.popart.dataflow import AnchorReturnType, DataFlow
 from popc.popart.enums import (
+    AnchorReturnTypeId,
     DeviceConnectionType,
 )
 from popc.popart.errors import (
@@ -30,6 +35,7 @@ from popc_runtime import Executable
 
 __all__ = ["SessionCore"]
 
+_EACH: Final = (AnchorReturnTypeId.All, AnchorReturnTypeId.EveryN)
 _NOT_PREPARED: Final = (
     "Devicex::prepare() must be called before Devicex::run(const IStepIO &) is called."
 )
@@ -267,38 +273,60 @@ class SessionCore:
             if isinstance(stepio, PyStepIO):
                 check_counts(setup, stepio)
         self._rng = ()
+        self._take_device(self._executable)
         self._step(self._executable, stepio)
         self._has_run = True
+
+    def _take_device(self, executable: Executable) -> None:
+        """Go on with random numbers as another session has left them, if one has run meanwhile.
+
+        That only concerns who reads and sets their state; others have sequences of their own.
+        """
+        other = self._setup.device.taken_over_by(self)
+        if other and self._setup.options.enableLoadAndOffloadRNGState:
+            state = repr(executable.state.random_state()).encode()
+            executable.set_seed(int.from_bytes(sha256(state).digest()[:8], "little"))
 
     def _step(self, executable: Executable, stepio: IStepIO) -> None:
         setup = self._setup
         infos = {spec.name: setup.info(spec.name) for spec in executable.inputs}
+        needed = setup.needed_inputs
+        specs = {spec.name: spec for spec in executable.manifest.streams}
+        prefetches = setup.options.enablePrefetchDatastreams
+        stepio.begin({name: specs[name].samples_per_step for name in infos if prefetches})
 
         def samples(name: str) -> Iterator[np.ndarray[Any, Any]]:
-            while True:
+            while name in needed:
                 yield stepio.sample(name, infos[name])
+            yield from itertools.repeat(_nothing(infos[name]))
 
         synthetic = setup.options.syntheticDataMode is not SyntheticDataMode.Off
         anchors = () if synthetic else setup.flow.anchors()
         names = {spec.name: spec.name for spec in executable.outputs}
         names |= {f"{name}.2": name for name in infos}  # what is both has a number as an output
         takers = {
-            spec.name: _taker(stepio, names[spec.name], setup.picked(names[spec.name]))
+            spec.name: self._taker(executable, stepio, names[spec.name], prod(spec.shape))
             for spec in executable.outputs
             if names[spec.name] in anchors
         }
         with popart_errors(runtime=True):
             executable.run_connected({name: samples(name) for name in infos}, takers)
 
+    def _taker(self, executable: Executable, stepio: IStepIO, name: str, elements: int) -> Take:
+        """Takes the values of an anchor, of which the program gives so many elements in a step."""
+        setup = self._setup
+        sizes, kind = setup.sizes, setup.flow.art(name)
+        take = numbered(partial(stepio.take, name), setup.picked(name))
+        wanted = sizes.anchor_count(AnchorReturnType("All"), setup.info(name))
+        once = kind.id() in _EACH and sizes.accumulation > 1 and elements < wanted
+        if not once:
+            return take
+        is_variable = any(spec.name == name for spec in executable.state.specs)
+        before = executable.state.read(every_replica=True)[name] if is_variable else None
+        rows = None if before is None else list(before)
+        return each_of_batch(take, sizes.accumulation, sizes.replicas, rows)
 
-def _taker(
-    stepio: IStepIO, name: str, picked: Callable[[int], bool]
-) -> Callable[[np.ndarray[Any, Any]], None]:
-    """Hands those values of an anchor on whose numbers within a step are picked."""
-    numbers = itertools.count()
 
-    def take(value: np.ndarray[Any, Any]) -> None:
-        if picked(next(numbers)):
-            stepio.take(name, value)
-
-    return take
+def _nothing(info: _TensorInfoCore) -> np.ndarray[Any, Any]:
+    """A sample of an input that nobody reads."""
+    return np.zeros(info.shape(), np.dtype(info.data_type_lcase()))

@@ -8,8 +8,10 @@ from typing import Any, Final
 import onnx
 
 from popc.options import Options
+from popc.options.dialects.popart_patterns import PATTERNS
 from popc.popart.dataflow import DataFlow
 from popc.popart.device_info import DeviceInfo
+from popc.popart.engine_options import engine_values
 from popc.popart.enums import (
     AnchorReturnTypeId,
     CommGroupType,
@@ -51,6 +53,8 @@ _GROUPS: Final = {
 }
 _LOCATION: Final = ("storage", "loadTileSet", "storageTileSet", "replicatedTensorSharding")
 _LEAST: Final = ("minElementsForOffChip", "minElementsForReplicatedTensorSharding")
+# Tensors that replicas do not divide among them.
+_WHOLE: Final = ("accumulatorTensorLocationSettings", "activationTensorLocationSettings")
 # Members that are no option of popc by their own name.
 _APART: Final = (
     *("enableGradientAccumulation", "enableReplicatedGraphs"),
@@ -96,6 +100,7 @@ def options_of(
     if not pipelines:
         _forget_pipeline(values)
     _keep_possible_shards(values, replicas_of(options))
+    values.update(engine_values(options))
     values["accumulation_factor"] = accumulation_of(options)
     values["replicated_graph_count"] = replicas_of(options)
     values["batches_per_step"] = flow.batchesPerStep()
@@ -105,11 +110,31 @@ def options_of(
     values["default_anchor"] = _anchor_of_inputs(anchors, model)
     _set_ipus(values, max(_ipus(options, device), 1 + highest_virtual_graph(options, model)))
     values["enable_inplace"] = "InPlace" not in patterns.disabled()
+    values["pattern_switches"] = _switches(patterns)
     values["compression"] = "fast"
     _add_streams(values, flow, model)
     if not trains:
         _forget_training(values, pipelines=pipelines)
+        if values.get("variable_settings"):  # constants cannot differ between replicas
+            values["constantWeights"] = False
     return make_options({name: value for name, value in values.items() if value is not None})
+
+
+def _switches(patterns: Patterns) -> dict[str, bool]:
+    """The passes and rules of popc that are on or off otherwise than by default.
+
+    One that does what several of PopART's patterns do is off when all of these are.
+    """
+    on, usually = (
+        {
+            rule
+            for name, rules in PATTERNS.items()
+            if chosen.isPatternEnabled(name)
+            for rule in rules
+        }
+        for chosen in (patterns, Patterns())
+    )
+    return {rule: rule in on for rule in sorted(on ^ usually)}
 
 
 def pipelines_with(options: SessionOptions, *, trains: bool) -> bool:
@@ -151,14 +176,27 @@ def _forget_pipeline(values: dict[str, Any]) -> None:
 
 
 def _keep_possible_shards(values: dict[str, Any], replicas: int) -> None:
-    """Leave out what PopART passes over: tensors that are not divided have no sharding domain."""
-    tables = [value for name, value in values.items() if name.endswith("TensorLocationSettings")]
-    activations = values.get("activationTensorLocationSettings")
-    for table in (*tables, *values.get("tensorLocationSettingsOverride", {}).values()):
-        if replicas == 1 or table is activations:
-            table["replicatedTensorSharding"] = 0
+    """Divide only what popc divides: weights and states, among all replicas.
+
+    Anything else is kept whole by each replica: that takes more memory, and gives the same results.
+    """
+    tables = {
+        name: table for name, table in values.items() if name.endswith("TensorLocationSettings")
+    }
+    tables |= values.get("tensorLocationSettingsOverride", {})
+    for name, table in tables.items():
+        domain = table.pop("shardingDomain")
         if not table["replicatedTensorSharding"]:
-            table.pop("shardingDomain")
+            continue
+        whole = name in _WHOLE or domain not in ("all", f"consecutive:{replicas}")
+        if whole and replicas > 1:
+            log_once(
+                "session",
+                f"popc divides weights and the optimizer's state among all replicas, and nothing "
+                f"else: each keeps all of what {name} is about, with sharding domain {domain}",
+            )
+        if whole or replicas == 1:
+            table["replicatedTensorSharding"] = 0
 
 
 def _without_effect(options: SessionOptions, *, trains: bool) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import onnx
 
 from popc.caching.keys import compiler_parts
+from popc.cost import CostReport
 from popc.frontend import LoadedModel
 from popc.ir import TensorType
 from popc.popart.anchor_arrays import StepSizes
@@ -36,7 +37,7 @@ from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
 from popc.popart.logger import log
-from popc.popart.model_names import read_names
+from popc.popart.model_names import needed_names, read_names
 from popc.popart.optimizer_table import literal, optimizer_table
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
@@ -60,6 +61,7 @@ __all__ = ["Setup"]
 _WORDS_PER_WORKER: Final = 4
 _FLOATS: Final = (1, 10, 11, 16)
 _GRADIENT: Final = "Gradient___"
+_PREFIX: Final = "^[A-Za-z0-9]+___"
 
 
 @dataclass
@@ -85,7 +87,7 @@ class Setup:
     _program: Program | None = None
     _saved: SavedProgram | None = None
     _archive: bytes = b""
-    _types: dict[str, _TensorInfoCore] = field(default_factory=dict[str, _TensorInfoCore])
+    _known: Mapping[str, tuple[str, list[int]]] = field(default_factory=dict)  # of what was saved
 
     @classmethod
     def of(
@@ -149,6 +151,12 @@ class Setup:
         return names - read_names(self.model.graph) - set(self.flow.anchors())
 
     @property
+    def needed_inputs(self) -> set[str]:
+        """Inputs, among other tensors, that a step asks for; PopART prunes the others."""
+        anchors = (re.sub(_PREFIX, "", name) for name in self.flow.anchors())
+        return needed_names(self.model.graph, (self.loss, *self.flow.anchors(), *anchors))
+
+    @property
     def rng_words(self) -> int:
         """The length of the state of random numbers."""
         device = self.device
@@ -209,10 +217,11 @@ class Setup:
     def _training(self) -> TrainingSettings:
         loss = {"type": "identity", "input": self.loss, "name": self.loss}
         table: dict[str, Any] = {"loss": loss, "optimizer": self.optimizer_table()}
+        unused = self.unused_weights
         floats = [
             weight
             for weight in self.model.graph.initializer
-            if weight.data_type in _FLOATS and weight.name not in self.unused_weights
+            if weight.data_type in _FLOATS and weight.name not in unused
         ]
         if any(not weight.dims for weight in floats):
             table["weights"] = {"trainable": [literal(weight.name) for weight in floats]}
@@ -231,9 +240,7 @@ class Setup:
         if self._saved is None:
             return load_program(self.archive(), seed)
         self.was_loaded = True
-        self._types = {
-            name: _TensorInfoCore(kind, shape) for name, (kind, shape) in self._saved.infos.items()
-        }
+        self._known = self._saved.infos
         return load_program(self._saved.archive, seed)
 
     def archive(self) -> bytes:
@@ -243,8 +250,8 @@ class Setup:
             self._archive = self._program.archive()
         return self._archive
 
-    def summary(self) -> str:
-        """What a run costs.
+    def costs(self) -> CostReport:
+        """The costs of a run.
 
         Raises:
             poplar_exception: the device is none that costs are known of.
@@ -252,12 +259,12 @@ class Setup:
         if self.device.type is DeviceType.Cpu:
             raise poplar_exception("Profiling is disabled for current device type.")
         assert self._program is not None
-        return str(costs_of(self._program.planned()))
+        return costs_of(self._program.planned())
 
     def serialized(self) -> str:
         """The ops in the order in which they run, as JSON."""
         assert self._program is not None
-        return serialized_ir(self._program.orders(), self._program.planned().graph)
+        return serialized_ir(self._program.orders(), self._program.planned().graph, self.options)
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -305,7 +312,7 @@ class Setup:
     # -- tensors ---------------------------------------------------------------------------------
 
     def _require_executable(self) -> None:
-        if self._saved is not None and not self._types:
+        if self._saved is not None and not self._known:
             raise popart_runtime_error(
                 "There is no executatable. Try calling Session::prepareDevice first."
             )
@@ -317,8 +324,8 @@ class Setup:
             popart_exception: there is no such tensor.
         """
         self._require_executable()
-        if name in self._types:
-            return self._types[name]
+        if name in self._known:
+            return _TensorInfoCore(*self._known[name])
         found = self.found_type(name)
         if found is None:
             raise popart_exception(f"No Ir::Tensor with TensorId '{name}'")
@@ -330,7 +337,7 @@ class Setup:
         infos = self._program.infos
         if name in infos:
             return infos[name]
-        base = re.sub("^[A-Za-z0-9]+___", "", name)
+        base = re.sub(_PREFIX, "", name)
         return infos.get(base) if name.startswith(_GRADIENT) else None
 
     def picked(self, name: str) -> Callable[[int], bool]:
@@ -344,4 +351,4 @@ class Setup:
         """The names of all tensors."""
         self._require_executable()
         assert self._program is not None
-        return set(self._types or self._program.infos)
+        return set(self._known or self._program.infos)

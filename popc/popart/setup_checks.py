@@ -9,9 +9,10 @@ import onnx
 
 from popc.popart.dataflow import DataFlow
 from popc.popart.device_info import DeviceInfo
+from popc.popart.engine_options import check_engine_options
 from popc.popart.enums import DeviceType
 from popc.popart.errors import popart_exception
-from popc.popart.model_names import all_names
+from popc.popart.model_names import EFFECTS, all_names
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
 from popc.popart.prefixes import reserved_prefix_of
@@ -21,9 +22,6 @@ from popc.training import training_anchors
 __all__ = ["check_device", "check_setup", "no_anchor"]
 
 _GRADIENT: Final = "Gradient___"
-
-# Nodes that do more than compute: a program is not empty as long as it has some.
-_EFFECTS: Final = ("Abort", "CopyVarUpdate", "PrintTensor")
 
 
 class _Given(Protocol):
@@ -111,16 +109,18 @@ def _computes(model: onnx.ModelProto, flow: DataFlow) -> bool:
     """Whether a node of the model makes an anchor, or has an effect."""
     anchors = set(flow.anchors())
     return any(
-        node.op_type in _EFFECTS or not anchors.isdisjoint(node.output) for node in model.graph.node
+        node.op_type in EFFECTS or not anchors.isdisjoint(node.output) for node in model.graph.node
     )
 
 
 def check_device(options: SessionOptions, device: DeviceInfo, model: onnx.ModelProto) -> None:
-    """Check that the device has an IPU for each virtual graph.
+    """Check that the device has an IPU for each virtual graph, and knows its options.
 
     Raises:
         popart_exception: it has not.
+        poplar_exception: there is no such option of Poplar's engine.
     """
+    check_engine_options(options)
     highest = highest_virtual_graph(options, model)
     ipus = 1 if device.type is DeviceType.Cpu else device.numIpus // replicas_of(options)
     if highest >= max(ipus, 1):

@@ -57,8 +57,11 @@ class IStepIO(ABC):
         """Whether the first run checks the numbers of elements."""
         return self._asserts
 
-    def begin(self) -> None:  # noqa: B027 - most have nothing to do
-        """A run begins."""
+    def begin(self, counts: Mapping[str, int]) -> None:  # noqa: B027 - most have nothing to do
+        """A run begins that takes so many samples of inputs; those of ``counts`` may be prefetched.
+
+        Inputs that are not in it are asked for when they are needed.
+        """
 
     @abstractmethod
     def sample(self, name: str, info: _TensorInfoCore) -> _Array:
@@ -167,9 +170,10 @@ def copy_raw(target: _Array, value: _Array) -> None:
 class PyStepIOCallback(IStepIO):
     """Samples and results through functions.
 
-    ``input_callback(id, is_prefetch)`` gives the array of a sample, ``input_complete_callback(id)``
-    says that it has been read; ``output_callback(id)`` gives an array for a value, and
-    ``output_complete_callback(id)`` says that it has been written.
+    ``input_callback(id, is_prefetch)`` gives the array of a sample; for a prefetch, which comes
+    while the sample before it is computed on, it may have nothing yet.
+    ``input_complete_callback(id)`` says that it has been read.  ``output_callback(id)`` gives an
+    array for a value, and ``output_complete_callback(id)`` says that it has been written.
     """
 
     def __init__(
@@ -181,6 +185,13 @@ class PyStepIOCallback(IStepIO):
     ) -> None:
         self._input, self._input_complete = input_callback, input_complete_callback
         self._output, self._output_complete = output_callback, output_complete_callback
+        self._left: dict[str, int] = {}
+        self._ahead: dict[str, _Array] = {}
+
+    def begin(self, counts: Mapping[str, int]) -> None:
+        """Forget what the run before has fetched ahead."""
+        self._left = dict(counts)
+        self._ahead = {}
 
     def sample(self, name: str, info: _TensorInfoCore) -> _Array:
         """A sample from the callback.
@@ -189,7 +200,9 @@ class PyStepIOCallback(IStepIO):
             popart_runtime_error: it has none, or one of another type.
             popart_exception: the array is not contiguous.
         """
-        array = self._input(name, False)
+        array = self._ahead.pop(name, None)
+        if array is None:
+            array = self._input(name, False)
         if array is None or not np.ndim(array):
             raise popart_runtime_error(
                 f"[StepIOSplitter] IStepIO unexpectedly did not provide input data for tensor "
@@ -198,6 +211,11 @@ class PyStepIOCallback(IStepIO):
         _require_contiguous(array, "PyStepIOCallback", "input", name)
         taken = as_sample(array.reshape(-1)[: info.nelms()].copy(), name, info)
         self._input_complete(name)
+        self._left[name] = self._left.get(name, 0) - 1
+        if self._left[name] > 0:
+            ahead = self._input(name, True)
+            if ahead is not None and np.ndim(ahead):
+                self._ahead[name] = ahead
         return taken
 
     def take(self, name: str, value: _Array) -> None:

@@ -82,7 +82,7 @@ def _read(path: Path) -> Mapping[str, Any]:
             f"the target {os.fspath(path)} is not a TOML file: it is not UTF-8 text",
             subject="target",
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise OptionError(
             f"the target {os.fspath(path)} is not a TOML file: {error}", subject="target"
         ) from error

@@ -89,7 +89,7 @@ def _inside(order: Sequence[Op], varying: set[Op]) -> set[Op]:
         has_effect = _any_spec(op, lambda spec_op: OPS[spec_op.op_type].side_effect)
         if (
             _is_accumulate(op)
-            or (has_effect and op in varying and op not in updated)
+            or (has_effect and op in varying and (op not in updated or _stores_each_sum(op)))
             or any(user in inside for tensor in op.outputs for user in tensor.uses)
         ):
             inside.add(op)
@@ -107,6 +107,14 @@ def _followers(order: Iterable[Op], is_start: Callable[[Op], bool]) -> set[Op]:
 
 def _is_accumulate(op: Op) -> bool:
     return op.op_type == "Accumulate"
+
+
+def _stores_each_sum(op: Op) -> bool:
+    """True if the host gets a sum as it is after each micro-batch, and not the last one alone."""
+    if op.op_type != "HostStore" or op.attributes["return_type"] == ReturnType.FINAL.value:
+        return False
+    source = op.operand(0).producer
+    return source is not None and _is_accumulate(source)
 
 
 def _writes_state(op: Op) -> bool:
@@ -187,6 +195,8 @@ class _Split:
         initial = zeros(self.outer, addend.type) if start is None else self._outside(start)
         formal = self.body.add_input(f"{result.name}_state", addend.type)
         total = self._total(op, formal, addend, iteration)
+        for store in [user for user in result.uses if _stores_each_sum(user)]:
+            self.body.set_input(store, 0, total)
         self.states.append(
             MainLoopState(initial, formal, total, lambda value: self._found(result, value))
         )

@@ -5,7 +5,8 @@
     ├── OptionError                  an unknown, ill-typed or conflicting option
     ├── ModelError                   the ONNX model is not valid or cannot be compiled
     │   ├── UnsupportedOpError       operators that popc does not know
-    │   └── DataDependentShapeError  shapes that only run-time values could tell
+    │   ├── DataDependentShapeError  shapes that only run-time values could tell
+    │   └── TooMuchWorkError         importing it takes more than the options allow
     ├── DoesNotFitError              the program needs more than the target has
     ├── BudgetError                  the program costs more than its user allows
     ├── ArchiveError                 the file is not an archive that can be loaded
@@ -47,6 +48,7 @@ __all__ = [
     "StreamError",
     "StreamTimeoutError",
     "StreamUnderrunError",
+    "TooMuchWorkError",
     "UnsupportedOpError",
     "UsageError",
 ]
@@ -143,6 +145,12 @@ class DataDependentShapeError(ModelError):
     """Shapes depend on run-time values; ``details`` lists every such op."""
 
     code = "model.data-dependent-shape"
+
+
+class TooMuchWorkError(ModelError):
+    """The import was given up: it would take more work than the options allow."""
+
+    code = "model.too-much-work"
 
 
 class _ReportedError(PopcError):

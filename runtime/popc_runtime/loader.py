@@ -37,7 +37,7 @@ def load(
     threads: int | None = None,
     floating_point_checks: bool | Iterable[str] | None = None,
     engine: str = "auto",
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: Limits | str = _DEFAULT_LIMITS,
     bfloat16: str = "bits",
 ) -> Executable:
     """Load an archive.
@@ -53,7 +53,8 @@ def load(
             some of them.  Default: what the archive was compiled for.
         engine: "native" runs native kernels, "numpy" does without, and "auto" takes those that
             there are for this processor.  Floating-point checks need numpy.
-        limits: What an archive may make the loader allocate.
+        limits: What an archive may make the loader do and allocate: `Limits`, or "strict" for
+            archives of strangers.
         bfloat16: The arrays that `run` returns of bfloat16 results: "bits" are uint16 arrays,
             "ml_dtypes" numbers of ml_dtypes.bfloat16, where that package is installed.
 
@@ -62,8 +63,10 @@ def load(
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed.
         UsageError: ``source`` is nothing that could be an archive, the number of threads is not
-            positive or too large, a check or an engine does not exist, or ml_dtypes is missing.
+            positive or too large, a check, an engine or limits of that name do not exist, or
+            ml_dtypes is missing.
     """
+    count, limits = chosen_threads(threads), Limits.of(limits)
     settings = {
         "seed": seed,
         "threads": threads,
@@ -76,7 +79,6 @@ def load(
         raise UsageError(
             f"bfloat16: there is no choice {bfloat16!r}", hint=f"choose from {', '.join(_BFLOAT16)}"
         )
-    count = chosen_threads(threads)
     with (
         ArchiveFile.open(source, limits=limits) as archive,
         archive.begin("weights", fast_sha256()) as weights,

@@ -338,10 +338,10 @@ def test_a_manifest_that_contradicts_itself(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_readers_would_refuse(tmp_path: Path) -> None:
-    options = tuple(OptionSetting(f"x{number}", 0, Origin.FILE) for number in range(5000))
-    with pytest.raises(ValueError, match=r"readers would not accept .*5000 exceeds"):
+    options = tuple(OptionSetting(f"x{number}", 0, Origin.FILE) for number in range(70_000))
+    with pytest.raises(ValueError, match=r"readers would not accept .*70000 exceeds"):
         write_archive(tmp_path / "a.popx", sample_manifest(options=options), [])
-    notes = {f"note{number}": "x" * 60_000 for number in range(200)}
+    notes = {f"note{number}": "x" * 60_000 for number in range(600)}
     with pytest.raises(ValueError, match="is larger than readers accept"):
         write_archive(tmp_path / "a.popx", sample_manifest(provenance=notes), [])
     assert _names(tmp_path) == []

@@ -14,8 +14,22 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from popc_runtime.errors import ArchiveError, CorruptArchiveError, IncompatibleArchiveError
-from popc_runtime.format import ArchiveFile, Blob, BlobKind, Codec, Limits, decode_program
+from popc_runtime.errors import (
+    ArchiveError,
+    CorruptArchiveError,
+    IncompatibleArchiveError,
+    UsageError,
+)
+from popc_runtime.format import (
+    DEFAULT_LIMITS,
+    STRICT_LIMITS,
+    ArchiveFile,
+    Blob,
+    BlobKind,
+    Codec,
+    Limits,
+    decode_program,
+)
 from tests.format.samples import (
     archive_bytes,
     change,
@@ -289,7 +303,7 @@ def test_hostile_msgpack(raw: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("raw_bytes", "message"),
-    [(1 << 31, "manifest is larger than"), (7 << 20, "does not have the declared size")],
+    [(1 << 31, "manifest is larger than"), (700_000, "does not have the declared size")],
 )
 def test_a_manifest_that_declares_another_size(raw_bytes: int, message: str) -> None:
     forged = reseal(_ARCHIVE, _MANIFEST, manifest_raw_bytes=raw_bytes)
@@ -335,11 +349,34 @@ def test_zeros_within_reason_are_fine_and_more_are_not() -> None:
         (Limits(manifest_bytes=100), "manifest is larger than 100"),
         (Limits(list_items=3), "exceeds max"),
         (Limits(text_bytes=10), "exceeds max"),
+        (Limits(manifest_ratio=1, manifest_ratio_free_bytes=1), "manifest would expand"),
+        (Limits(program_ratio=0, program_ratio_free_bytes=1), "'program' would expand"),
+        (STRICT_LIMITS, ""),
     ],
 )
 def test_limits_can_be_lowered(limits: Limits, message: str) -> None:
+    if not message:
+        ArchiveFile.open(_ARCHIVE, limits=limits)
+        return
     with pytest.raises(CorruptArchiveError, match=message):
         ArchiveFile.open(_ARCHIVE, limits=limits)
+
+
+def test_limits_have_names() -> None:
+    assert Limits.of("strict") is STRICT_LIMITS
+    assert Limits.of("default") is DEFAULT_LIMITS
+    with pytest.raises(UsageError, match="no limits called 'loose'") as caught:
+        Limits.of("loose")
+    assert "default, strict" in caught.value.hint
+
+
+def test_a_blob_that_compresses_too_well_is_stored_as_it_is() -> None:
+    """Readers would take it for a bomb."""
+    content = bytes(1 << 20)
+    archive = archive_bytes([Blob.of_bytes("program", BlobKind.PROGRAM, content)])
+    opened = ArchiveFile.open(archive)
+    assert opened.info("program").codec is Codec.RAW
+    assert opened.read("program") == content
 
 
 @settings(max_examples=60, deadline=None)

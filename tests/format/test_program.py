@@ -209,8 +209,16 @@ def _chain(levels: int, target: str) -> Block:
 
 def test_calls_that_multiply() -> None:
     programs = {f"p{n}": (CallBlock(f"p{n + 1}"),) * 10 for n in range(40)}
-    with pytest.raises(ValueError, match="more than 10,000,000 items"):
+    with pytest.raises(ValueError, match="more than 2,000,000 items"):
         validate_image(_program(CallBlock("p0"), p40=(), **programs))
+
+
+def test_a_program_that_hands_on_what_nobody_gives_it() -> None:
+    """Though the program that it calls does not use it."""
+    slot = Slot(Region.PARAMETER, 0, DType.FLOAT32, (1,), None, 0)
+    programs: dict[str, Block] = {"main": (CallBlock("p", (0,)),), "p": ()}
+    with pytest.raises(ValueError, match="'main' has parameters, but nothing calls it"):
+        validate_image(ProgramImage((slot,), programs, 0, 0, 0))
 
 
 def test_regions_are_bounded() -> None:

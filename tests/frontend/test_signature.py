@@ -47,6 +47,12 @@ def test_operands_that_fit(op_type: str, inputs: list[Any], attributes: dict[str
     assert y.tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("opset", [8, 10])
+def test_types_that_a_later_version_names(opset: int) -> None:
+    (y,) = run_op("Max", [_I64, 2 * _I64], opset=opset)
+    assert y.tolist() == [2, 2]
+
+
 def test_loops_take_states_of_different_types() -> None:
     body = helper.make_graph(
         [

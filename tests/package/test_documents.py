@@ -20,6 +20,7 @@ from samples.fetch_models import FetchError, fetch
 from tools.native_page import kinds
 from tools.options_page import options_page
 from tools.patterns_page import patterns_page
+from tools.popart_page import popart_page
 
 _ROOT: Final = Path(__file__).parents[2]
 _README: Final = (_ROOT / "README.md").read_text(encoding="utf-8")
@@ -83,6 +84,13 @@ def test_python_of_the_readme() -> None:
 def test_the_patterns_page_is_current() -> None:
     page = (_ROOT / "docs" / "patterns.md").read_text(encoding="utf-8")
     assert page == patterns_page(), "make docs"
+
+
+def test_the_page_about_popart_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("POPART_CACHE_DIR", "POPXL_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    page = (_ROOT / "docs" / "popart.md").read_text(encoding="utf-8")
+    assert page == popart_page(), "make docs"
 
 
 def test_the_options_page_is_current() -> None:

@@ -171,18 +171,29 @@ def test_step_io_wraps_around() -> None:
     del w
 
 
-def test_callbacks_are_called_for_each_sample() -> None:
+@pytest.mark.parametrize(
+    ("prefetches", "has_it", "expected_calls"),
+    [
+        (False, False, "in read out written in read out written"),
+        (True, True, "in read ahead out written read out written"),
+        (True, False, "in read ahead out written in read out written"),
+    ],
+)
+def test_callbacks_are_called_for_each_sample(
+    expected_calls: str, *, prefetches: bool, has_it: bool
+) -> None:
     model, x, _, y = _doubled()
-    session = popart.InferenceSession(model, popart.DataFlow(2, [y]), _CPU)
+    options = popart.SessionOptions()
+    options.enablePrefetchDatastreams = prefetches
+    session = popart.InferenceSession(model, popart.DataFlow(2, [y]), _CPU, userOptions=options)
     session.prepareDevice()
     calls: list[tuple[str, str]] = []
     samples = iter(np.arange(12, dtype=np.float32).reshape(2, 2, 3))
     results: list[_Array] = []
 
-    def give(name: str, prefetch: bool) -> _Array:  # noqa: FBT001 - PopART's form
-        assert prefetch is False
-        calls.append(("in", name))
-        sample: _Array = next(samples)
+    def give(name: str, prefetch: bool) -> _Array | None:  # noqa: FBT001 - PopART's form
+        calls.append(("ahead" if prefetch else "in", name))
+        sample: _Array | None = None if prefetch and not has_it else next(samples)
         return sample
 
     def take(name: str) -> _Array:
@@ -198,7 +209,8 @@ def test_callbacks_are_called_for_each_sample() -> None:
             lambda name: calls.append(("written", name)),
         )
     )
-    assert calls == [("in", x), ("read", x), ("out", y), ("written", y)] * 2
+    assert " ".join(call for call, _ in calls) == expected_calls
+    assert {name for call, name in calls if call in {"in", "ahead", "read"}} == {x}
     expected = np.arange(12.0).reshape(2, 2, 3) @ np.arange(12.0).reshape(3, 4)
     np.testing.assert_allclose(np.stack(results), expected)
 

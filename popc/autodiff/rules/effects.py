@@ -16,8 +16,10 @@ def _print(b: Backward) -> Sequence[Tensor | None]:
     """The gradient, printed too if the op asks for it."""
     if not integer(b.attributes, "gradient"):
         return [b.grad()]
-    title = GRADIENT_PREFIX + text(b.attributes, "title")
-    return [b.emit("PrintTensor", [b.grad()], {**b.attributes, "title": title})]
+    title = text(b.attributes, "title")
+    own = integer(b.attributes, "own_title")
+    other = f"{title}_gradient" if own else f"{GRADIENT_PREFIX}{title}"
+    return [b.emit("PrintTensor", [b.grad()], {**b.attributes, "title": other})]
 
 
 GRADIENTS: Final[dict[str, GradientRule]] = {

@@ -13,7 +13,9 @@ __all__ = ["GRADIENTS"]
 
 def _attributes(b: Backward) -> AttributeMap:
     return {
-        name: b.attributes[name] for name in ("reduction", "ignore_index") if name in b.attributes
+        name: b.attributes[name]
+        for name in ("reduction", "ignore_index", "outside")
+        if name in b.attributes
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from popc.cli.console import Console
-from popc.cli.engine_options import engine_option, program_option, threads_option
+from popc.cli.engine_options import engine_option, limits_option, program_option, threads_option
 from popc.cli.files import write_text
 from popc.cli.model_options import ModelSettings, model_options, train_option
 from popc.cli.programs import cache_option, program_source
@@ -59,6 +60,7 @@ _MAX_ROWS = 15
 )
 @threads_option("run")
 @engine_option
+@limits_option
 @program_option
 @model_options
 @train_option("For a model: measure a training step; this file names loss and optimizer.")
@@ -77,6 +79,7 @@ def command(
     fail_over: str | None,
     threads: int | None,
     engine: str,
+    limits: str,
     program: str,
     settings: ModelSettings,
     train: Path | None,
@@ -95,7 +98,7 @@ def command(
 
     archive = program_source(file, settings, train, console, cached=cached)
     start = perf_counter()
-    executable = popc_runtime.load(archive, threads=threads, engine=engine)
+    executable = popc_runtime.load(archive, threads=threads, engine=engine, limits=limits)
     loaded = perf_counter()
     executable = executable.program(program) if program else executable
     feeds, invented = _feeds(executable, inputs)
@@ -241,13 +244,20 @@ def _save(path: Path, data: dict[str, Any]) -> None:
     write_text(path, json.dumps(data, indent=2, sort_keys=True) + "\n")
 
 
+def _positive(value: object) -> float:
+    number = float(str(value))
+    if not 0 < number < inf:
+        raise ValueError("a time is a positive number")
+    return number
+
+
 def _compare(data: dict[str, Any], text: str, baseline: Path, limit: float | None) -> Report:
     try:
         before = json.loads(baseline.read_text(encoding="utf-8"))["latency_seconds"]["p50"]
-        ratio = data["latency_seconds"]["p50"] / float(before)
+        ratio = data["latency_seconds"]["p50"] / _positive(before)
     except OSError as error:
         raise ResourceError(f"cannot read {baseline}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ResourceError(
             f"{baseline} does not hold figures of popc bench",
             subject=str(baseline),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from popc.cli.engine_options import limits_option
 from popc.cli.report import Report, format_table
 
 __all__ = ["command"]
@@ -13,7 +14,8 @@ __all__ = ["command"]
 
 @click.command("check")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-def command(*, file: Path) -> Report:
+@limits_option
+def command(*, file: Path, limits: str) -> Report:
     """Say whether popc can compile FILE (a model) or this runtime can load it (an archive).
 
     Exits with 1 if not.  Shapes are not looked at: `popc compile` does that.
@@ -24,15 +26,16 @@ def command(*, file: Path) -> Report:
     """
     from popc_runtime.format import is_archive
 
-    return _check_archive(file) if is_archive(file) else _check_model(file)
+    return _check_archive(file, limits) if is_archive(file) else _check_model(file)
 
 
-def _check_archive(path: Path) -> Report:
+def _check_archive(path: Path, limits: str) -> Report:
     from popc_runtime.device import missing_opcodes
-    from popc_runtime.format import ArchiveFile, decode_program
+    from popc_runtime.format import ArchiveFile, Limits, decode_program
 
-    with ArchiveFile.open(path) as archive:
-        missing = missing_opcodes(decode_program(archive.read("program")))
+    chosen = Limits.of(limits)
+    with ArchiveFile.open(path, limits=chosen) as archive:
+        missing = missing_opcodes(decode_program(archive.read("program"), chosen))
         archive.verify()
     data = {"kind": "archive", "supported": not missing, "missing_instructions": list(missing)}
     if missing:

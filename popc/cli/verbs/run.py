@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from popc.cli.console import Console
-from popc.cli.engine_options import engine_option, program_option, threads_option
+from popc.cli.engine_options import engine_option, limits_option, program_option, threads_option
 from popc.cli.files import write_text
 from popc.cli.model_options import ModelSettings, model_options, train_option
 from popc.cli.programs import cache_option, load_program
@@ -77,6 +77,7 @@ __all__ = ["command"]
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @threads_option("run")
 @engine_option
+@limits_option
 @program_option
 @model_options
 @train_option("For a model: run a training step; this file names loss and optimizer.")
@@ -96,6 +97,7 @@ def command(
     force: bool,
     threads: int | None,
     engine: str,
+    limits: str,
     program: str,
     settings: ModelSettings,
     train: Path | None,
@@ -120,6 +122,7 @@ def command(
         threads=threads,
         floating_point_checks=fp_checks,
         engine=engine,
+        limits=limits,
     )
     executable = executable.program(program) if program else executable
     feeds = gather_inputs(inputs, executable, steps)

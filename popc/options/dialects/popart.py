@@ -23,10 +23,15 @@ SWITCHES: Final = {
 _UNSUPPORTED: Final = {
     "training has no such setting here": """
         autodiffSettings
-        automaticLossScalingSettings
         createImplicitPipeliningFwdOnlyProgram
         disableGradAccumulationTensorStreams disableOptimizerStateTensorStreams
         updatableNamedBuffers""",
+    "[optimizer.automatic_loss_scaling] of the training file does it": """
+        automaticLossScalingSettings""",
+    "combine_matmuls does it": "enableGroupedMatmuls",
+    "gradients are reduced, and weights updated, on the device": """
+        hostAllReduce hostAllReduceRemoteBuffer hostWeightUpdate""",
+    "it is the old name of accumulationAndReplicationReductionType": "accumulationReductionType",
     "all replicas run in one process": """
         enableDistributedReplicatedGraphs globalReplicaOffset globalReplicationFactor""",
     "it is the old name of defaultBufferingDepth": "defaultPrefetchBufferingDepth",
@@ -45,7 +50,7 @@ _UNSUPPORTED: Final = {
     "each kernel has one form, which is stable and exact": """
         enableFullyConnectedPass enableNonStableSoftmax
         enableStableNorm groupNormStridedChannelGrouping throwIfLog2ScaleTensorNotInRange""",
-    "random numbers are seeded when the archive is loaded": """
+    "the state of random numbers is always kept: state.random_state reads and sets it": """
         _enableRngStateManagement enableLoadAndOffloadRNGState""",
     "the archive takes the place of PopART's cache": """
         cachePath compileEngine enableEngineCaching enableVariablesCaching""",
@@ -56,10 +61,11 @@ _UNSUPPORTED: Final = {
         matmulOptions opxAliasChecking opxModifyChecking reportOptions separateCallOpPdfs""",
     "64-bit integers stay 64-bit integers": """
         enableSupportedDataTypeCasting""",
-    "popc has its own passes, checks, listings and progress": """
-        compilationProgressLogger compilationProgressTotal developerSettings dotChecks
-        dotOpNames enableConstantFoldingOfMultipleConsumers
-        finalDotOp firstDotOp logDir strictOpVersions""",
+    "drawings are made by popc compile --emit-dot DIR --at CHECKPOINT --dot-ops FIRST:LAST": """
+        dotChecks dotOpNames finalDotOp firstDotOp logDir""",
+    "popc has its own passes, checks and progress": """
+        compilationProgressLogger compilationProgressTotal developerSettings
+        enableConstantFoldingOfMultipleConsumers strictOpVersions""",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,7 +56,8 @@ def check_targets(out: Mapping[str, Array], outputs: Sequence[TensorSpec]) -> di
     """Check ``out``, and give the memory that results are written to, as elements are stored.
 
     Raises:
-        UsageError: there is no such output, or what is given for it is no array or read-only.
+        UsageError: there is no such output, what is given for it is no array or read-only, or two
+            share memory.
         InputMismatchError: an array has another dtype or shape.
     """
     specs = {spec.name: spec for spec in outputs} if out else {}
@@ -64,7 +66,15 @@ def check_targets(out: Mapping[str, Array], outputs: Sequence[TensorSpec]) -> di
             raise UsageError(
                 f"out: there is no output {name!r}", hint=f"the outputs are {', '.join(specs)}"
             )
-    return {name: _target(array, specs[name]) for name, array in out.items()}
+    targets = {name: _target(array, specs[name]) for name, array in out.items()}
+    for (name, one), (other, two) in combinations(targets.items(), 2):
+        if np.may_share_memory(one, two) and np.shares_memory(one, two):
+            raise UsageError(
+                f"out: the arrays of {name!r} and {other!r} share memory",
+                subject=other,
+                hint="give each output memory of its own",
+            )
+    return targets
 
 
 def copied_to(

@@ -187,7 +187,10 @@ def _memory_of(value: object, spec: TensorSpec) -> memoryview:
     if hasattr(value, "__array_interface__"):
         import numpy as np  # which reads all that the interface allows
 
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise _mismatch(spec, f"an array interface that lies: {error}", "") from error
         if spec.dtype is DType.BFLOAT16 and array.dtype.name == spec.dtype:  # as ml_dtypes has it
             array = array.view(spec.dtype.storage)
         try:

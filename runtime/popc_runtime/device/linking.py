@@ -20,6 +20,8 @@ from popc_runtime.format import (
     Region,
     RepeatBlock,
     Slot,
+    fill_labels,
+    result_names,
 )
 from popc_runtime.ground.frozen import replace
 
@@ -70,22 +72,19 @@ class _Frame:
 
     def __init__(self, arguments: Sequence[Slot | None] = (), labels: Sequence[str] = ()) -> None:
         self.arguments = arguments
-        self._labels = {f"{{{number}}}": label for number, label in enumerate(labels)}
+        self._labels = labels
         self.numbers: dict[int, int] = {}  # of slots: in the image, written out
 
     def name(self, pattern: str) -> str:
         """``pattern`` with labels in the places marked for them."""
-        if "{" in pattern:
-            for mark, label in self._labels.items():
-                pattern = pattern.replace(mark, label)
-        return pattern
+        return fill_labels(pattern, self._labels) if self._labels else pattern
 
     def named(self, attributes: Attributes) -> Attributes:
         """``attributes`` with labels in the names of results, if it has such."""
-        names = attributes.get("results")
-        if not self._labels or not isinstance(names, tuple):
+        names = result_names(attributes)
+        if not self._labels or not names:
             return attributes
-        return {**attributes, "results": tuple(self.name(str(name)) for name in names)}
+        return {**attributes, "results": tuple(map(self.name, names))}
 
 
 class _Writer:

@@ -18,7 +18,7 @@ from popc_runtime.device.steps import InstructionTime, Step, cannot_be_bound, na
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Block, DType, IfBlock, Instruction, RepeatBlock
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import TYPE_CHECKING, NoReturn
+from popc_runtime.ground.hints import TYPE_CHECKING, NoReturn, TypeVar
 from popc_runtime.native import (
     Branch,
     DirectRun,
@@ -45,6 +45,7 @@ __all__ = ["NativeBinder", "is_native"]
 
 # A loop around an instruction, and where the number of its iteration stands.
 _Loops = tuple[tuple[RepeatBlock, View], ...]
+_T = TypeVar("_T")
 
 
 @frozen
@@ -61,10 +62,7 @@ class _Walk:
     program: NativeProgram
 
     def __call__(self) -> None:
-        try:
-            self.program.run()
-        except NativeFailure as failure:
-            _fail(failure)
+        _told(self.program.run)
 
 
 class NativeBinder(Binder):
@@ -103,7 +101,7 @@ class NativeBinder(Binder):
 
     def timed(self, steps: Sequence[Step]) -> list[InstructionTime]:
         """See `Binder`."""
-        seconds = self._native_program(steps).seconds()
+        seconds = _told(self._native_program(steps).seconds)
         return [
             InstructionTime(step.name, step.opcode, time, is_native(step))
             for step, time in zip(steps, seconds, strict=True)
@@ -239,6 +237,14 @@ def is_native(step: Step) -> bool:
     return isinstance(step, _NativeStep) and not (
         isinstance(step.item, Transfer) or callable(step.item)
     )
+
+
+def _told(run: Callable[[], _T]) -> _T:
+    """The result of ``run``; what fails in it is told by the instruction."""
+    try:
+        return run()
+    except NativeFailure as failure:
+        _fail(failure)
 
 
 def _fail(failure: NativeFailure) -> NoReturn:

@@ -8,7 +8,15 @@ from popc_runtime.format.codec import Codec, Compression
 from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.format.header import FORMAT_VERSION, MAGIC, is_archive
-from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_REPLICAS, Limits
+from popc_runtime.format.labels import fill_labels, result_names
+from popc_runtime.format.limits import (
+    DEFAULT_LIMITS,
+    LIMITS,
+    MAX_RANK,
+    MAX_REPLICAS,
+    STRICT_LIMITS,
+    Limits,
+)
 from popc_runtime.format.manifest import (
     SCHEMA_HASH,
     FloatCheck,
@@ -63,10 +71,13 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_LIMITS",
     "FORMAT_VERSION",
+    "LIMITS",
     "MAGIC",
+    "MAX_RANK",
     "MAX_REPLICAS",
     "PANEL_ALIGNMENT",
     "SCHEMA_HASH",
+    "STRICT_LIMITS",
     "ArchiveFile",
     "ArchiveSource",
     "Array",
@@ -114,6 +125,7 @@ __all__ = [
     "decode_program",
     "encode_archive",
     "encode_program",
+    "fill_labels",
     "format_attribute",
     "format_program",
     "instructions_of",
@@ -124,6 +136,7 @@ __all__ = [
     "packed_bytes",
     "probe",
     "reach",
+    "result_names",
     "unpack_panels",
     "validate_image",
     "write_archive",

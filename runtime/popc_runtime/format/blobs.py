@@ -107,6 +107,15 @@ class BlobInfo:
             raise corrupt(f"blob {name!r:.80} {problem}")
         return info
 
+    def is_too_dense(self, limits: Limits) -> bool:
+        """True if the blob would become larger than one of its stored size may."""
+        if self.codec is Codec.RAW:
+            return False
+        ratio, free = limits.ratio, limits.ratio_free_bytes
+        if self.kind == BlobKind.PROGRAM:
+            ratio, free = limits.program_ratio, limits.program_ratio_free_bytes
+        return self.raw_bytes > max(free, ratio * self.stored_bytes)
+
     def _problem(self, limits: Limits) -> str:
         if not is_blob_name(self.name):
             return "has an invalid name"
@@ -114,8 +123,7 @@ class BlobInfo:
             return f"has a hash of {len(self.sha256)} bytes instead of {DIGEST_SIZE}"
         if self.offset % self.alignment:
             return f"is not aligned to {self.alignment}"
-        too_dense = self.raw_bytes > limits.ratio * self.stored_bytes
-        if too_dense and self.raw_bytes > limits.ratio_free_bytes:
+        if self.is_too_dense(limits):
             return f"would expand from {self.stored_bytes:,} to {self.raw_bytes:,} bytes"
         return self._chunk_problem()
 

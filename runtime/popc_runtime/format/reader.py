@@ -299,6 +299,11 @@ def _read_manifest(source: BlobSource, header: Header, limits: Limits) -> Fields
         raise corrupt(f"{source.size - end:,} bytes follow its end")
     if max(header.manifest_raw_bytes, stored_bytes) > limits.manifest_bytes:
         raise corrupt(f"its manifest is larger than {limits.manifest_bytes:,} bytes")
+    most = max(limits.manifest_ratio * stored_bytes, limits.manifest_ratio_free_bytes)
+    if header.manifest_raw_bytes > most:
+        raise corrupt(
+            f"its manifest would expand from {stored_bytes:,} bytes to more than {most:,}"
+        )
     stored = source.read(start, stored_bytes)
     digest = sha256(source.read(0, HEADER_SIZE) + stored).digest()
     if source.read(start + stored_bytes, DIGEST_SIZE) != digest:

@@ -9,6 +9,7 @@ from _thread import allocate_lock  # what `threading` has more is not needed, an
 from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format.packing import corrupt
 from popc_runtime.ground.hints import Any, Protocol, TypeAlias
+from popc_runtime.process.paths import usable_path
 
 __all__ = ["ArchiveSource", "BlobSource", "FileSource", "MemorySource", "open_source"]
 
@@ -96,7 +97,7 @@ class FileSource:
     begins_on_a_page = True
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path = usable_path(path)
         self._lock = allocate_lock()
         try:
             self._file = open(path, "rb")  # noqa: SIM115, PTH123 - closed by `close`; pathlib is slow to import

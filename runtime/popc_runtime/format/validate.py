@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import lcm, prod
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.format.labels import text_written_out
 from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_DIMENSION, MAX_RANK, Limits
 from popc_runtime.format.panels import packed_bytes, packing_problem
 from popc_runtime.format.program import (
@@ -52,6 +53,11 @@ def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None
         if problem:
             raise ValueError(f"slot {number} {problem}")
     _Programs(image, limits).check()
+    text = text_written_out(image.programs)
+    if text > limits.expanded_text_bytes:
+        raise ValueError(
+            f"the names of instructions have {text:,} bytes with all calls written out"
+        )
 
 
 def _slot_problem(slot: Slot, region_bytes: int) -> str:
@@ -196,6 +202,9 @@ class _Programs:
             self._slot_count
         ):
             raise ValueError(f"a call of {name!r:.80} refers to a slot that does not exist")
+        for slot in (self._image.slots[number] for number in item.arguments if number >= 0):
+            if slot.region is Region.PARAMETER:  # handed on, whether it is used or not
+                self._use_parameter(slot.parameter, _Need())
         for number, need in self._needs[name].items():
             if number >= len(item.arguments) or item.arguments[number] < 0:
                 raise ValueError(f"program {name!r:.80} is called without its parameter {number}")

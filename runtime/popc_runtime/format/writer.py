@@ -29,6 +29,7 @@ from popc_runtime.format.packing import Packable, pack, unpack
 from popc_runtime.format.workers import ordered_map
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.process.files import new_file, refuse_to_replace
+from popc_runtime.process.paths import usable_path
 
 __all__ = ["Blob", "KnownSizes", "Piece", "measure_archive", "write_archive"]
 
@@ -100,7 +101,7 @@ def write_archive(
         ResourceError: the file exists, or the file system refuses or is full.
         ValueError: the manifest contradicts itself, or pieces of a blob overlap.
     """
-    target = Path(path)
+    target = Path(usable_path(path))
     manifest = replace(manifest, format_version=FORMAT_VERSION, schema_hash=SCHEMA_HASH)
     _check(manifest, blobs)
     refuse_to_replace(target, force=force)
@@ -195,6 +196,15 @@ class _Writer:
         self._file.write(header)
 
     def _write_blob(self, blob: Blob) -> BlobInfo:
+        start = self._file.tell()
+        info = self._write_encoded(blob)
+        if not info.is_too_dense(DEFAULT_LIMITS):
+            return info
+        self._file.seek(start)  # what readers would take for a bomb, they get as it is
+        self._file.truncate()
+        return self._write_encoded(replace(blob, codec=Codec.RAW))
+
+    def _write_encoded(self, blob: Blob) -> BlobInfo:
         if blob.codec is Codec.RAW:
             self._file.write(bytes(-self._file.tell() % RAW_ALIGNMENT))
         offset = self._file.tell()
@@ -236,6 +246,9 @@ class _Scale:
 
     def seek(self, offset: int) -> None:
         self._at = offset
+
+    def truncate(self) -> None:
+        self.bytes = self._at
 
     def write(self, data: Sized) -> None:
         self._at += len(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
 from typing import Final
 
@@ -9,7 +10,7 @@ from popc_runtime.errors import DeviceError
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Calls, Kernel, MoveKernel
 from popc_runtime.kernels.core.copying import copy_calls
-from popc_runtime.kernels.core.printing import print_array
+from popc_runtime.kernels.core.printing import PrintStyle, print_array
 
 __all__ = ["KERNELS"]
 
@@ -31,10 +32,14 @@ def _detach(binding: Binding) -> Calls:
 
 def _print(binding: Binding) -> Calls:
     x = binding.input(0)
+    given = {name: binding.attributes[name] for name in _LAYOUT if name in binding.attributes}
     return (
         *copy_calls(binding.output(), x),
-        partial(print_array, binding.text("title"), x),
+        partial(print_array, binding.text("title"), x, PrintStyle(**given)),  # type: ignore[arg-type]
     )
+
+
+_LAYOUT: Final = tuple(field.name for field in fields(PrintStyle))
 
 
 KERNELS: Final[dict[str, Kernel]] = {

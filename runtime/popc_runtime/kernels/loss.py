@@ -86,7 +86,8 @@ def _softmax_cross_entropy(binding: Binding) -> Calls:
         steps += _softmax_block(
             binding, x.reshape(shape)[cut], losses[cut[0], None, cut[2]], logs, shares
         )
-    return (*before, pick, *steps, _reduced(binding, labels, losses))
+    fill = partial(labels.fill_outside, losses, -float(np.log(_LEAST_LOGARITHM)))
+    return (*before, pick, *steps, fill, _reduced(binding, labels, losses))
 
 
 # Optional results in order, by the attributes that ask for them.
@@ -130,6 +131,7 @@ def _picked(binding: Binding, labels: Labels, scores: Array) -> tuple[Array, Cal
     def pick() -> None:
         labels.locate()
         picked[...] = flat[labels.positions]
+        labels.fill_outside(picked, 0)  # a probability, or nothing beside logarithms
 
     return picked, pick
 
@@ -161,7 +163,7 @@ def _negative_log_likelihood_grad(binding: Binding) -> Calls:
     flat = binding.output().reshape(-1)
 
     def store() -> None:
-        flat[labels.positions] = np.subtract(0, shares)
+        flat[labels.positions] = np.subtract(0, labels.inside(shares))
 
     return (*spread, partial(flat.fill, 0), store)
 
@@ -176,7 +178,7 @@ def _nll_grad(binding: Binding) -> Calls:
 
     def store() -> None:
         divisor = np.maximum(given[labels.positions], least, dtype=shares.dtype)
-        flat[labels.positions] = np.subtract(0, shares / divisor)
+        flat[labels.positions] = np.subtract(0, labels.inside(shares) / divisor)
 
     return (*before, *spread, partial(flat.fill, 0), store)
 
@@ -196,7 +198,7 @@ def _softmax_cross_entropy_grad(binding: Binding) -> Calls:
         yield partial(np.multiply, softmax, share, out=out)
 
     def subtract() -> None:
-        flat[labels.positions] = flat[labels.positions] - shares
+        flat[labels.positions] = flat[labels.positions] - labels.inside(shares)
 
     operands = (given.reshape(shape), shares[:, None, :])
     scaled = blocked(step, flat.reshape(shape), operands, binding.scratch)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from popc_runtime.errors import DeviceError, UsageError
-from popc_runtime.ground.hints import TYPE_CHECKING, Any
+from popc_runtime.ground.hints import TYPE_CHECKING, Any, TypeVar
 from popc_runtime.process.forks import forget_in_children, free
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from popc_runtime.process.futures import AwaitableFuture
 
 __all__ = ["Background", "RunLock"]
+
+_T = TypeVar("_T")
 
 
 class RunLock:
@@ -66,7 +68,7 @@ class RunLock:
                 hint="load the archive a second time, and run the second executable",
             )
 
-    def run(self, call: Callable[..., Any], name: str, *arguments: object) -> Any:
+    def run(self, call: Callable[..., _T], name: str, *arguments: object) -> _T:
         """The result of a call that runs a program; ``None`` says that nothing has run.
 
         Raises:

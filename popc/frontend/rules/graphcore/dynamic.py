@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-import numpy as np
-
 from popc.frontend.node import Node
 from popc.frontend.rules.common import graph_attribute, standard_op
 from popc.frontend.rules.graphcore.operators import emit_zeros, graphcore_domain, takes
@@ -168,7 +166,7 @@ def _unpacked(node: Node, operand: list[Tensor], steps: int, batch: int) -> Tens
     """[calls, batch, steps, ...]: the sequences, filled up with zeros."""
     data, offsets, lengths = operand
     count, inner = offsets.type.size, data.type.shape[1:]
-    places = node.constant(np.arange(count) * steps, offsets.type.dtype)
+    places = node.constant(node.positions(count) * steps, offsets.type.dtype)
     room = emit_zeros(node, (count * steps, *inner), data.type.dtype)
     runs = [lengths, offsets, places]
     rows = node.emit("SequenceSlice", [data, room, *runs], {"zero_unused": 1})
@@ -179,7 +177,7 @@ def _packed(node: Node, stacked: Tensor, offsets: Tensor, lengths: Tensor) -> Te
     """The beginnings of the sequences in [calls, batch, steps, ...], where they belong."""
     calls, batch, steps, *inner = stacked.type.shape
     rows = emit_reshape(node, stacked, (calls * batch * steps, *inner))
-    places = node.constant(np.arange(calls * batch) * steps, offsets.type.dtype)
+    places = node.constant(node.positions(calls * batch) * steps, offsets.type.dtype)
     room = emit_zeros(node, (node.integer("resultSize"), *inner), stacked.type.dtype)
     runs = [lengths, places, offsets]
     return node.emit("SequenceSlice", [rows, room, *runs], {"zero_unused": 1})

@@ -30,13 +30,30 @@ def _abort(node: Node) -> RuleResult:
 def _print_tensor(node: Node) -> Tensor:
     """Print; later ops read the op's result, unless it is known: shapes may depend on it."""
     x = node.input(0)
+    title = node.text("title", "")
     attributes: AttributeMap = {
         "gradient": int(bool(node.integer("print_gradient", 1))),
-        "title": node.text("title", "") or x.name,
+        "title": title or x.name,
+        "own_title": int(bool(title)),
         "stream": _CONSOLE,
+        **_layout(node),
     }
     printed = node.emit("PrintTensor", [x], attributes)
     return printed if node.known(0) is None else x
+
+
+def _layout(node: Node) -> AttributeMap:
+    """How the node wants arrays to be written, as far as it says so."""
+    numbers = {
+        "threshold": node.integer("summariseThreshold", 1000),
+        "edge_items": node.integer("edgeItems", 3),
+        "line_width": node.integer("maxLineWidth", 75),
+        "digits": node.integer("digits", 8),
+        "float_format": node.integer("floatFormat", 0),
+    }
+    brackets = node.text("openBracket", "[")[:1] + node.text("closeBracket", "]")[:1]
+    layout: AttributeMap = {**numbers, "separator": node.text("separator", " ")}
+    return {**layout, "brackets": brackets} if len(brackets) == 2 else layout
 
 
 def _detach(node: Node) -> Tensor:

@@ -45,6 +45,7 @@ def _nll(node: Node) -> Tensor:
         _reduction(node),
         ignore_index=node.integer("ignoreIndex") if node.has("ignoreIndex") else None,
         log_probability=bool(node.integer("inputIsLogProbability", 0)),
+        outside=bool(node.integer("__labels_outside", 0)),
     )
 
 

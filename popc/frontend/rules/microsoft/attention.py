@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Final
 
-import numpy as np
-
 from popc.frontend.node import Node
 from popc.frontend.rules.common import standard_op
 from popc.frontend.rules.microsoft.operators import microsoft_domain, plus
@@ -116,7 +114,7 @@ def _visible_range(node: Node, mask: Tensor, keys: int, batch: int) -> Tensor:
     """From [B] ends, or [2 * B] ends and starts."""
     if mask.type.size not in (batch, 2 * batch):
         raise ModelError(f"a mask of {mask.type.size} lengths does not fit a batch of {batch}")
-    positions = node.constant(np.arange(keys), mask.type.dtype)
+    positions = node.constant(node.positions(keys), mask.type.dtype)
     parts = [
         emit_reshape(node, emit_slice(node, mask, [range(start, start + batch)]), (batch, 1, 1, 1))
         for start in range(0, mask.type.size, batch)
@@ -247,7 +245,7 @@ def _rotary_embedding(node: Node) -> Tensor:
     split = split_heads(node, x, heads)
     batch, _, rows, _ = split.type.shape
     if positions.type.size == 1 and (batch, rows) != (1, 1):
-        places = node.constant(np.arange(rows).reshape(1, -1), positions.type.dtype)
+        places = node.constant(node.positions(rows).reshape(1, -1), positions.type.dtype)
         positions = node.emit("Add", [emit_reshape(node, positions, (1, 1)), places])
     positions = node.emit("Expand", [positions], {"shape": (batch, rows)})
     y = rotate(node, split, positions, (cosine, node.input(3)), size)

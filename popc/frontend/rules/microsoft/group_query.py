@@ -38,7 +38,7 @@ def _group_query_attention(node: Node) -> list[Value | None]:
     if rows != total:
         count = node.constant(rows, DType.INT64)
         before = emit_reshape(node, node.emit("Sub", [lengths, count]), (batch, 1))
-    places = node.emit("Add", [before, node.constant(np.arange(rows).reshape(1, rows))])
+    places = node.emit("Add", [before, node.constant(node.positions(rows).reshape(1, rows))])
     q, k = _rotated(node, q, k, places)
     k, v = (_cached(node, x, node.optional(index), before, total) for index, x in ((3, k), (4, v)))
     window = node.integer("local_window_size", -1)
@@ -86,7 +86,7 @@ def _cached(node: Node, new: Tensor, past: Tensor | None, before: Tensor, total:
     batch, heads, kept, size = past.type.shape
     rows, length = new.type.shape[2], max(kept, total)
     both = node.emit("Concat", [past, new], {"axis": 2})
-    places = node.constant(np.arange(length).reshape(1, length))
+    places = node.constant(node.positions(length).reshape(1, length))
     # place t of the result holds the new key t - before, if there is one, else the old key t
     age = node.emit("Sub", [places, before])
     is_new = node.emit(
@@ -96,7 +96,7 @@ def _cached(node: Node, new: Tensor, past: Tensor | None, before: Tensor, total:
             node.emit("Less", [age, node.constant(rows)]),
         ],
     )
-    old = node.constant(np.minimum(np.arange(length), kept - 1).reshape(1, length))
+    old = node.constant(np.minimum(node.positions(length), kept - 1).reshape(1, length))
     source = node.emit("Where", [is_new, node.emit("Add", [age, node.constant(kept)]), old])
     if batch == 1:
         return node.emit("Gather", [both, emit_reshape(node, source, (length,))], {"axis": 2})

@@ -74,6 +74,7 @@ def _gather_block_quantized(node: Node) -> Tensor:
     scale = node.emit("Gather", [scale, flat], {"axis": 0})
     zero = node.optional(3)
     if zero is None:
+        node.require_room(scale.type.size)
         zero = node.constant(np.full(scale.type.shape, 1 << (bits - 1)), DType.UINT8)
     else:
         zero = node.emit("Gather", [zero, flat], {"axis": 0})

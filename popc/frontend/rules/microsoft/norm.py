@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import numpy as np
-
 from popc.frontend.node import Node
 from popc.frontend.rules.common import ONNX, standard_op, standard_ops
 from popc.frontend.rules.microsoft.operators import (
@@ -84,7 +82,7 @@ def embedded(
     `_mask_index` and the sum.
     """
     ids, segments = node.input(0), node.optional(1)
-    places = node.constant(np.arange(ids.type.shape[1])) if positions is None else positions
+    places = node.constant(node.positions(ids.type.shape[1])) if positions is None else positions
     kinds = None if segments is None else rows(4, segments)
     total = plus(node, rows(2, ids), rows(3, places), kinds)
     attributes = {"epsilon": node.number("epsilon", _EPSILON)}

@@ -17,9 +17,6 @@ from popc_runtime.format import DType
 __all__ = ["RULES"]
 
 
-_MOST_BYTES: Final = 1 << 31  # of a result that is computed here
-
-
 def _constant(node: Node) -> Tensor:
     for name in ("value", "sparse_value"):
         if node.has(name):
@@ -59,14 +56,13 @@ def _range(node: Node) -> Tensor:
         # In whole numbers: the distance of the limits may be more than the type holds, and floats
         # miss the count.  Products that overflow come back in the sum.
         count = max(0, int(-((start - limit) // delta)))
-        _require_room(count)
-        steps = np.arange(count) * np.int64(delta)
+        steps = node.positions(count) * np.int64(delta)
         return node.constant(steps + np.int64(start), dtype)
     wide = dtype is DType.FLOAT64
     work = np.dtype(np.float64 if wide else np.float32)
     limits = np.finfo(np.float64) if wide else np.finfo(np.float32)
     count = _float_count(start, limit, delta, float(limits.max))
-    numbers = np.arange(count).astype(work) * work.type(delta)
+    numbers = node.positions(count).astype(work) * work.type(delta)
     return node.constant(work.type(start) + numbers, dtype)
 
 
@@ -75,16 +71,7 @@ def _float_count(start: float, limit: float, delta: float, largest: float) -> in
     count = (limit - start) / delta
     if not (abs(limit - start) <= largest and isfinite(count) and isfinite(delta)):
         raise ModelError(f"a range from {start} to {limit} by {delta} has no length that fits")
-    count = max(0, ceil(count))
-    _require_room(count)
-    return count
-
-
-def _require_room(count: int) -> None:
-    """Refuse a result of ``count`` elements that no program could hold, before it is made."""
-    most = _MOST_BYTES // 8
-    if count > most:
-        raise ModelError(f"the result has {count:,} elements, but at most {most:,} are possible")
+    return max(0, ceil(count))
 
 
 def _required_scalar(node: Node, index: int) -> int | float:
@@ -100,7 +87,7 @@ def _eye_like(node: Node) -> Tensor:
         raise ModelError(f"the input must have 2 dimensions, not {type_.rank}")
     dtype = dtype_from_onnx(node.integer("dtype")) if node.has("dtype") else type_.dtype
     rows, columns = type_.shape
-    _require_room(rows * columns)
+    node.require_room(rows * columns)
     eye = np.eye(rows, columns, node.integer("k"), dtype=np.float32)
     return node.constant(eye, dtype)
 
@@ -112,9 +99,8 @@ def _window(coefficients: tuple[float, ...]) -> ImportRule:
         length = int(_required_scalar(node, 0))
         if length < 0:
             raise ModelError(f"a window cannot have {length} elements")
-        _require_room(length)
         period = length if node.integer("periodic") else max(length - 1, 1)
-        phase = 2 * pi * np.arange(length) / max(period, 1)
+        phase = 2 * pi * node.positions(length) / max(period, 1)
         window = np.zeros(length)
         for order, weight in enumerate(coefficients):
             window += (-1) ** order * weight * np.cos(order * phase)

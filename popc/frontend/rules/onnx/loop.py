@@ -18,7 +18,7 @@ from popc.frontend.trip_count import count_iterations
 from popc.frontend.updates import writes_variables, written_outside
 from popc.frontend.values import Unknown, Value
 from popc.ir import AttributeMap, Op, OpSettings, Tensor, TensorType
-from popc_runtime.errors import ModelError
+from popc_runtime.errors import ModelError, TooMuchWorkError
 from popc_runtime.format import DType
 
 __all__ = ["RULES", "LoopForm", "import_loop", "stack_rows"]
@@ -75,8 +75,8 @@ def import_loop(node: Node, form: LoopForm) -> list[Value]:
         return _unroll(node, form)
     try:
         return list(_runtime_loop(node, form, isolated=may_unroll))
-    except (DataDependent, ModelError):
-        if not may_unroll:
+    except (DataDependent, ModelError) as error:
+        if not may_unroll or isinstance(error, TooMuchWorkError):
             raise
     return _unroll(node, form)
 

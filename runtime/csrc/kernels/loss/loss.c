@@ -21,7 +21,7 @@ typedef struct {
     Tensor labels;
     const float *weights;  // of classes, or NULL
     Reduction reduction;
-    bool ignores;
+    bool ignores, allows;  // labels of a value; labels that name no class
     int64_t ignored;
     float *out;  // the loss, or the gradient of the scores
     float *log_prob, *softmax;  // also wanted, or NULL
@@ -60,7 +60,9 @@ static bool read_loss(Loss *loss, Params *params, bool gradient) {
     const Tensor scores = next_tensor(params), labels = next_tensor(params);
     const Tensor weights = maybe_tensor(params);
     const int64_t reduction = next_int(params);
-    loss->ignores = next_int(params) != 0;
+    const int64_t flags = next_int(params);
+    loss->ignores = flags & 1;
+    loss->allows = flags & 2;
     loss->ignored = next_int(params);
     Tensor results[4];
     for (int i = 0; i < 4; i++) results[i] = maybe_tensor(params);
@@ -103,15 +105,26 @@ static bool is_ignored(const Loss *loss, int64_t label) {
     return loss->ignores && label == loss->ignored;
 }
 
-// How much each label counts, and the sum of that; false if a label is none.
+static bool is_outside(const Loss *loss, int64_t label) {
+    return label < 0 || label >= loss->classes;
+}
+
+// Whether a label has no score.
+static bool has_none(const Loss *loss, int64_t label) {
+    return is_ignored(loss, label) || is_outside(loss, label);
+}
+
+// How much each label counts, and the sum of that; false if a label is none.  One that names no class
+// has probability 0, where that is allowed, and counts.
 static bool count_labels(const Loss *loss, float *counts, double *total) {
     *total = 0;
     for (int64_t place = 0; place < loss->batch * loss->inner; place++) {
         const int64_t label = index_at(&loss->labels, place);
         counts[place] = 0;
         if (is_ignored(loss, label)) continue;
-        if (label < 0 || label >= loss->classes) return false;
-        counts[place] = loss->weights ? loss->weights[label] : 1.0f;
+        const bool outside = is_outside(loss, label);
+        if (outside && !loss->allows) return false;
+        counts[place] = loss->weights && !outside ? loss->weights[label] : 1.0f;
         *total += counts[place];
     }
     return true;
@@ -146,7 +159,12 @@ static void one_loss(const Job *job, int64_t place, float *powers, float *centre
         for (int64_t i = 0; i < n; i++) loss->log_prob[first + i * step] = centred[i] - shift;
     const float count = job->counts[place];
     const int64_t label = index_at(&loss->labels, place);
-    job->losses[place] = count == 0 ? 0 : (shift - centred[label]) * count;
+    if (count == 0)
+        job->losses[place] = 0;
+    else if (is_outside(loss, label))
+        job->losses[place] = -logf(LEAST_PROBABILITY) * count;
+    else
+        job->losses[place] = (shift - centred[label]) * count;
 }
 
 static void some_losses(void *context, int64_t chunk, int thread) {
@@ -172,6 +190,10 @@ static void some_picked(void *context, int64_t chunk, int thread) {
         const int64_t label = index_at(&loss->labels, place);
         job->losses[place] = 0;
         if (count == 0) continue;
+        if (is_outside(loss, label)) {
+            if (!loss->logarithms) job->losses[place] = count * -logf(LEAST_PROBABILITY);
+            continue;
+        }
         const float score =
             loss->scores
                 [image * loss->strides[0] + label * loss->strides[1] + column * loss->strides[2]];
@@ -224,7 +246,7 @@ static void one_gradient(const Job *job, int64_t image) {
     }
     for (int64_t j = 0; j < inner; j++) {
         const int64_t label = index_at(&loss->labels, image * inner + j);
-        if (!is_ignored(loss, label)) out[label * inner + j] -= shares[j];
+        if (!has_none(loss, label)) out[label * inner + j] -= shares[j];
     }
 }
 
@@ -249,7 +271,7 @@ static void some_picked_gradients(void *context, int64_t chunk, int thread) {
         memset(out, 0, (size_t)size * sizeof(float));
         for (int64_t j = 0; j < inner; j++) {
             const int64_t label = index_at(&loss->labels, image * inner + j);
-            if (is_ignored(loss, label)) continue;
+            if (has_none(loss, label)) continue;
             const float share = job->losses[image * inner + j];
             const int64_t place = label * inner + j;
             if (loss->logarithms) {

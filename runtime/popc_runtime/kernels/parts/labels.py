@@ -2,7 +2,8 @@
 
 A label equal to ``ignore_index`` counts nothing, whatever class it names.  Any other label outside
 [0, C) is an error of the data, which would otherwise pass unnoticed into the weights: an
-IndexError, which the device reports with the name of the node.
+IndexError, which the device reports with the name of the node.  Unless the attribute ``outside``
+allows such labels: then they count, and have probability 0.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Labels:
         positions: Of each label's score in flat scores, int64 [N, D].
         counts: How much each label counts, [N, D] in the dtype of the computation; ``None`` if all
             labels count alike.
+        outside: True where a label names no class, [N, D]; ``None`` if none may.
     """
 
     def __init__(
@@ -34,6 +36,8 @@ class Labels:
         self._ignored: int | None = None
         if "ignore_index" in binding.attributes:
             self._ignored = binding.integer("ignore_index")
+        self._allows = bool(binding.integer("outside", 0))
+        self.outside: Array | None = None
         size = self._classes * self._inner
         self._first = np.arange(batch)[:, None] * size + np.arange(self._inner)
         self.positions = binding.scratch.take((batch, self._inner), np.int64)
@@ -52,14 +56,28 @@ class Labels:
         hidden = None if self._ignored is None else labels == self._ignored
         if hidden is not None:
             labels = np.where(hidden, 0, labels)
+        if self._allows:
+            self.outside = (labels < 0) | (labels >= self._classes)
+            labels = np.where(self.outside, 0, labels)
         check_labels(labels, self._classes, self._given.shape, ignored=self._ignored)
         np.multiply(labels, self._inner, out=self.positions, casting="unsafe")
         np.add(self.positions, self._first, out=self.positions)
         if self.counts is None:
             return
         self.counts[...] = 1 if self._weights is None else self._weights[labels]
+        if self.outside is not None:
+            np.copyto(self.counts, 1, where=self.outside)
         if hidden is not None:
             np.copyto(self.counts, 0, where=hidden)
+
+    def fill_outside(self, values: Array, value: float) -> None:
+        """Give labels that name no class ``value`` in ``values`` [N, D]."""
+        if self.outside is not None:
+            np.copyto(values, value, where=self.outside)
+
+    def inside(self, shares: Array) -> Array:
+        """``shares`` [N, D] without those of labels that name no class."""
+        return shares if self.outside is None else np.where(self.outside, 0, shares)
 
     def total(self) -> float:
         """The sum of the counts: what a mean divides by."""

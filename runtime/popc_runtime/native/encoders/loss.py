@@ -28,7 +28,8 @@ def _words(
     assert apart is not None, "callers look at that"
     words = [*tensor_words(apart), *tensor_words(labels), *tensor_words(weights)]
     words.append(_REDUCTIONS.index(binding.text("reduction")))
-    words += (int("ignore_index" in binding.attributes), binding.integer("ignore_index", -1))
+    flags = int("ignore_index" in binding.attributes) + 2 * binding.integer("outside", 0)
+    words += (flags, binding.integer("ignore_index", -1))
     for array in wanted:
         words += tensor_words(array)
     return tuple(words)

@@ -1,0 +1,53 @@
+"""The state of importing a whole model, which the importers of all its graphs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+import onnx
+
+from popc.frontend.budget import ImportBudget
+from popc.frontend.functions import FunctionTable
+from popc.frontend.known import KnownValues
+from popc.frontend.node import ImportRule
+from popc.frontend.problems import Problems
+from popc.frontend.recomputation import RecomputeRequests
+from popc.ir import Tensor, TensorType
+
+__all__ = ["ImportContext", "never"]
+
+
+def never(name: str, type_: TensorType) -> bool:
+    """No initializer is a variable."""
+    del name, type_
+    return False
+
+
+@dataclass(slots=True)
+class ImportContext:
+    """The state of importing a whole model: rules, functions, data folder, problems, known values.
+
+    Attributes:
+        budget: Counts the work that there has been.
+        is_variable: Which initializers become variables, by name and type.
+        trains, replicas: Whether the model will be trained, and how many replicas will run it.
+        written: Names of variables that the model itself may give new values.
+        recompute: What the backward pass of training is to compute once more.
+        variables: Initializers that are variables, with these, by the identity of the message.
+    """
+
+    rules: Mapping[tuple[str, str], ImportRule]
+    functions: FunctionTable
+    budget: ImportBudget
+    known: KnownValues
+    base_dir: str = ""
+    problems: Problems = field(default_factory=Problems)
+    is_variable: Callable[[str, TensorType], bool] = never
+    trains: bool = False
+    written: Collection[str] = ()
+    replicas: int = 1
+    recompute: RecomputeRequests | None = None
+    variables: dict[int, tuple[onnx.TensorProto, Tensor]] = field(
+        default_factory=dict["int", "tuple[onnx.TensorProto, Tensor]"]
+    )

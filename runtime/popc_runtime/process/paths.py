@@ -1,0 +1,25 @@
+"""Paths that a caller gives; without pathlib, which takes longer to import than a small program."""
+
+from __future__ import annotations
+
+import os
+
+from popc_runtime.errors import UsageError
+
+__all__ = ["usable_path"]
+
+
+def usable_path(path: str | os.PathLike[str]) -> str:
+    """``path`` as text that a file system takes.
+
+    Raises:
+        UsageError: it holds a NUL, or characters that the system's encoding lacks.
+    """
+    text = os.fspath(path)
+    try:
+        encoded = os.fsencode(text)
+    except UnicodeEncodeError:
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise UsageError(f"{text!r:.80} is not the path of a file")
+    return text

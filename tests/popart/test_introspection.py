@@ -1,0 +1,120 @@
+"""What a session tells of its program: ops as JSON, costs, and what became of its options."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from popc import popart
+
+
+def _session(
+    options: popart.SessionOptions | None = None,
+    patterns: popart.Patterns | None = None,
+    batches: int = 2,
+) -> popart.TrainingSession:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1, 2, 4, 4])
+    w = builder.addInitializedInputTensor(np.ones((3, 2, 3, 3), np.float32), "w")
+    b = builder.addInitializedInputTensor(np.ones(3, np.float32), "b")
+    y = builder.aiOnnx.relu([builder.aiOnnx.conv([x, w, b])])
+    y = builder.aiOnnx.exp([builder.aiOnnx.tanh([y])])
+    loss = builder.aiGraphcore.l1loss([y], 1.0)
+    return popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(batches, [loss]),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createIpuModelDevice({"numIPUs": 1, "tilesPerIPU": 4}),
+        userOptions=options,
+        patterns=patterns,
+    )
+
+
+def _ops(session: popart.TrainingSession) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = json.loads(session._serializeIr())
+    return found
+
+
+def test_ops_have_the_names_that_popart_gives_them() -> None:
+    graphs = _ops(_session())
+    assert list(graphs) == ["maingraph"]
+    kinds = [op["type"] for op in graphs["maingraph"]]
+    assert [kind for kind in kinds if kind in ("Conv", "AddBias", "Relu", "Tanh", "Exp")] == [
+        *("Conv", "AddBias", "Relu", "Tanh", "Exp")
+    ]
+    assert {"CopyVarUpdate", "HostLoad", "HostStore", "Init", "Loop"}.isdisjoint(kinds)
+    assert kinds.count("SGD0VarUpdate") == 2
+    values = [*graphs["maingraph"][0]["attributes"].values(), *kinds]
+    assert all(isinstance(value, str) for value in values)
+    made = {result["name"] for op in graphs["maingraph"] for result in op["outputs"]}
+    bias = next(op for op in graphs["maingraph"] if op["type"] == "AddBias")
+    assert bias["inputs"][0]["name"] in made
+    assert [operand["index"] for operand in bias["inputs"]] == ["0", "1"]
+
+
+def test_transfers_and_loops_are_shown_where_popart_has_them() -> None:
+    options = popart.SessionOptions()
+    options.useHostCopyOps = True
+    kinds = [op["type"] for op in _ops(_session(options))["maingraph"]]
+    assert kinds.count("Init") == kinds.count("HostLoad") == 1
+    options.enableExplicitMainLoops = True
+    graphs = _ops(_session(options))
+    assert [op["type"] for op in graphs["maingraph"]] == ["Loop"]
+    assert "stepLoop" in graphs
+
+
+def test_costs_as_text_and_as_data() -> None:
+    session = _session()
+    session.prepareDevice()
+    report = session.getReport()
+    assert str(report["target"]["name"]) in session.getSummaryReport()
+    assert json.loads(json.dumps(report)) == report
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "kind", "text"),
+    [
+        ("engineOptions", {"option": "value"}, popart.poplar_exception, "option 'option'$"),
+        ("gclOptions", {"x": "1"}, popart.popart_exception, "'x' is not a valid gcl option"),
+    ],
+)
+def test_options_that_poplar_does_not_know(
+    member: str, value: dict[str, str], kind: type[Exception], text: str
+) -> None:
+    options = popart.SessionOptions()
+    setattr(options, member, value)
+    with pytest.raises(kind, match=text):
+        _session(options).prepareDevice()
+
+
+def test_engine_options_that_popc_has_too() -> None:
+    options = popart.SessionOptions()
+    options.engineOptions = {"debug.floatPointOpException": "true", "autoReport.all": "true"}
+    session = _session(options)
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    data = np.full((2, 1, 2, 4, 4), np.inf, np.float32)
+    data[0, 0, 0] = -np.inf
+    with pytest.raises(popart.popart_runtime_error, match="Conv"):
+        session.run(popart.PyStepIO({"input": data}, anchors))
+
+
+def test_patterns_switch_rules() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    y = builder.aiOnnx.identity([builder.aiOnnx.identity([x])])
+    kinds: list[list[str]] = []
+    for patterns in (popart.Patterns(), popart.Patterns(popart.PatternsLevel.Minimal)):
+        session = popart.InferenceSession(
+            builder.getModelProto(),
+            popart.DataFlow(1, [y]),
+            popart.DeviceManager().createCpuDevice(),
+            patterns=patterns,
+        )
+        kinds.append([op["type"] for op in json.loads(session._serializeIr())["maingraph"]])
+    assert len(kinds[0]) <= len(kinds[1])
