@@ -238,7 +238,7 @@ static bool take_results(
         const int own = PyDict_Contains(out, direct->ports[number].name);
         if (own < 0) return false;
         found += own;
-        // What is in memory that two results share is for Python to say, which writes in their order.
+        // Results that share memory are for Python to refuse.
         const Py_buffer *first = taken->buffers + direct->inputs;
         if (!is_apart(&taken->buffers[number], first, number - direct->inputs)) return false;
     }
