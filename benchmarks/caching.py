@@ -1,4 +1,4 @@
-"""How long a process takes to its first result: from the cache, and from an archive by path.
+"""Measure the time of a process to its first result: from the cache, and from an archive by path.
 
     python -m benchmarks.caching [MODEL.onnx]... [--runs N]
 
@@ -60,7 +60,7 @@ def _measured(subject: Subject, folder: Path, runs: int) -> list[str]:
         for name in _VERSIONS:
             times[name].append(_timed(commands[name]))
     wall, processor = (
-        {name: median(one[part] for one in times[name][1:]) for name in _VERSIONS}
+        {name: median(timing[part] for timing in times[name][1:]) for name in _VERSIONS}
         for part in (0, 1)
     )
     return [

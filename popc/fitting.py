@@ -180,7 +180,7 @@ def _repeats(tensor: Tensor, axis: int) -> bool:
 def _row(
     op: Op, cut: Cut | None, axes: Mapping[Tensor, int], numbers: dict[Tensor, int], size: int
 ) -> _Row:
-    """What an op is for one sample; numbers its results."""
+    """The key of an op for one sample; numbers its results."""
     read: list[object] = []
     for index, tensor in enumerate(op.inputs):
         if tensor is None:

@@ -137,7 +137,7 @@ UNWATCHED = Watch()
 
 
 def show_progress() -> OnProgress:
-    """What to pass as ``on_progress`` to see the stages: a table in a notebook, else lines.
+    """A value for ``on_progress`` that shows the stages: a table in a notebook, else lines.
 
     popc.compile("model.onnx", on_progress=popc.show_progress())
     """

@@ -73,7 +73,7 @@ class BuildKernels(build_ext):
 
 
 def headers() -> list[str]:
-    """What every object depends on."""
+    """The files that every object depends on."""
     return sorted(str(path) for path in Path("csrc").rglob("*.h"))
 
 

@@ -104,7 +104,7 @@ class _Merger:
         self._sizes = dict.fromkeys(_LASTING, 0)
 
     def image(self) -> ProgramImage:
-        """What has been added so far."""
+        """The parts that have been added so far."""
         programs = {LOAD_PROGRAM: tuple(self._load)} if self._load else {}
         return ProgramImage(
             tuple(self._slots),
@@ -147,7 +147,7 @@ class _Merger:
         return replace(part.image, slots=tuple(map(moved, part.image.slots)))
 
     def _shifts(self, part: ProgramPart) -> _Shifts:
-        """How far each stretch of lasting memory of a new part moves."""
+        """The distance by which each stretch of lasting memory of a new part moves."""
         found: _Shifts = {}
         for region in _LASTING:
             specs = [spec for spec in part.variables if spec.off_chip == (region is Region.REMOTE)]
@@ -167,7 +167,7 @@ class _Merger:
         return found
 
     def _move(self, spec: VariableSpec) -> int:
-        """How far a variable moves to where an earlier program has it."""
+        """The distance by which a variable moves to its place in an earlier program."""
         known = self.variables[spec.name]
         if replace(known, offset=spec.offset) != spec:
             raise _cannot_share([spec])

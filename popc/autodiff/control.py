@@ -17,7 +17,7 @@ __all__ = ["CONTROL", "ControlRule", "why_not_differentiable"]
 
 ControlRule: TypeAlias = Callable[[Backward, Walk], Sequence[Tensor | None]]
 
-_FIRST_CAPTURE: Final = 1
+_FIRST_CAPTURE: Final = 1  # operand 0 of an If is the condition
 
 
 def _if_gradient(b: Backward, walk: Walk) -> Sequence[Tensor | None]:

@@ -1,4 +1,4 @@
-"""Which build of popc this is: development builds share a version and compile differently.
+"""Identify this build of popc: development builds share a version and compile differently.
 
 This file imports nothing that takes time.
 """

@@ -12,7 +12,7 @@ from contextlib import suppress
 from popc_runtime.errors import CorruptArchiveError, ResourceError
 from popc_runtime.format.digests import FEW_BYTES, sha256
 from popc_runtime.format.limits import DEFAULT_LIMITS
-from popc_runtime.format.packing import Fields, Packable, pack, unpack
+from popc_runtime.format.serialization import Fields, Packable, pack, unpack
 from popc_runtime.format.sources import FileSource
 from popc_runtime.ground.hints import Final
 from popc_runtime.native import fast_sha256

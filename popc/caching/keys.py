@@ -16,7 +16,7 @@ from popc.request import CompileRequest
 from popc.target import target_file
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FORMAT_VERSION, SCHEMA_HASH, Origin
-from popc_runtime.format.packing import Packable
+from popc_runtime.format.serialization import Packable
 
 __all__ = ["KeyParts", "compiler_parts", "key_parts"]
 
@@ -71,7 +71,7 @@ def key_parts(request: CompileRequest, loaded: LoadedModel, folder: str) -> KeyP
 
 
 def compiler_parts() -> dict[str, Packable]:
-    """What is to be known about popc itself."""
+    """The facts about popc itself."""
     return {
         "version": _version(),
         "build": build_id(),

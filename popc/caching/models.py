@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from popc_runtime.cache.loading import LoadKeywords
 
     class _LoadModelKeywords(SeveralKeywords, LoadKeywords, total=False):
-        """What is compiled, and how it is loaded."""
+        """A model to compile, and the way to load it."""
 
 
 __all__ = ["compile_model", "load_model"]

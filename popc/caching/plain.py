@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from enum import Enum
 
 from popc_runtime.format.digests import sha256
-from popc_runtime.format.packing import Packable
+from popc_runtime.format.serialization import Packable
 from popc_runtime.ground.hints import Any
 
 __all__ = ["NotPlainError", "plain"]
 
-_MOST: int = 1 << 63
+_MOST: int = 1 << 63  # msgpack holds integers of 64 bits
 
 
 class NotPlainError(Exception):

@@ -52,7 +52,7 @@ class CachedProgram:
 
     @property
     def source(self) -> str | bytes:
-        """What `popc_runtime.load` takes."""
+        """The argument for `popc_runtime.load`."""
         if self.path:
             return self.path
         assert self.archive is not None, "whatever is not in the cache was compiled"

@@ -15,7 +15,7 @@ from popc.caching.files import Records, file_hash, hash_of
 from popc.caching.plain import NotPlainError, plain
 from popc_runtime.errors import CorruptArchiveError, ResourceError
 from popc_runtime.format.digests import sha256
-from popc_runtime.format.packing import Packable, pack
+from popc_runtime.format.serialization import Packable, pack
 from popc_runtime.ground.hints import Any, Final
 
 __all__ = ["QuickKeys", "given_file"]
@@ -25,7 +25,7 @@ _OTHERS: Final = "POPC_CACHE"
 
 
 class QuickKeys:
-    """What leads to keys, in the cache ``folder``, for a model and the settings given for it.
+    """The short way to keys, in the cache ``folder``, for a model and the settings given for it.
 
     Attributes:
         digest: A hash over model and settings; "" if they are of a kind that has none.

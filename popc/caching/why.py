@@ -37,7 +37,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether a program is in the cache, and if not, what is nearest.
+    """The answer whether a program is in the cache, and if not, the nearest one.
 
     Attributes:
         key: The key of what is asked for.

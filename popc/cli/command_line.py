@@ -52,7 +52,7 @@ def _kept(flag: str, items: tuple[str, ...], changed: Mapping[str, object]) -> I
 
 
 def _default(name: str) -> str:
-    """As the command line takes it; tables have no such form, and are empty by default."""
+    """The default on the command line; tables have no such form, and are empty by default."""
     from popc.options import SCHEMA
 
     default = next(spec.default for spec in SCHEMA if spec.name == name)

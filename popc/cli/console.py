@@ -133,7 +133,7 @@ def _error_document(verb: str, error: PopcError) -> dict[str, Any]:
 
 
 def _hint(error: PopcError) -> str:
-    """What to do about it, in words of the command line."""
+    """The remedy, in words of the command line."""
     return error.hint.command_line if isinstance(error.hint, SpokenHint) else error.hint
 
 

@@ -26,9 +26,9 @@ __all__ = ["explanation_lines", "headline"]
 # How a change is made on the command line.
 LineOf: TypeAlias = "Callable[[Change], str]"
 
-_SHOWN: Final = 8
-_CHIPS: Final = 4
-_WIDE: Final = 72
+_SHOWN: Final = 8  # proposals; --format json has all
+_CHIPS: Final = 4  # chips of which the memory is listed
+_WIDE: Final = 72  # columns of a change on the command line before it is shortened
 
 
 def headline(diagnosis: Diagnosis) -> str:

@@ -23,9 +23,9 @@ from popc_runtime.errors import PopcError, ResourceError, UsageError
 
 __all__ = ["main", "run"]
 
-INTERRUPTED: Final = 130
-TERMINATED: Final = 143
-INTERNAL: Final = 70
+INTERRUPTED: Final = 130  # 128 + SIGINT, as shells report it
+TERMINATED: Final = 143  # 128 + SIGTERM
+INTERNAL: Final = 70  # EX_SOFTWARE of sysexits.h
 
 EPILOG: Final = """
 \b

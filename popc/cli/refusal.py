@@ -20,7 +20,7 @@ __all__ = ["advised"]
 def advised(
     console: Console, request: CompileRequest, line: Callable[[Change], str]
 ) -> Iterator[None]:
-    """If what is done inside finds that the program does not fit, say what would.
+    """Propose what would fit, if the work inside finds that the program does not.
 
     ``line`` gives the command line that compiles it with a change.
 

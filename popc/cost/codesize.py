@@ -40,7 +40,7 @@ _CODE: Final = {
     "ScaledAdd": 1_900,
     "UnaryOp": 900,
 }
-_OTHER_CODE: Final = 600
+_OTHER_CODE: Final = 600  # bytes of a kind that is not listed
 
 # State of one vertex, work lists included.
 _STATE: Final = {
@@ -61,10 +61,10 @@ _STATE: Final = {
     "ReduceAdd": 16,
     "UnaryOp": 12,
 }
-_OTHER_STATE: Final = 16
+_OTHER_STATE: Final = 16  # bytes of a kind that is not listed
 _LIBRARY: Final = 4_000  # run-time library, supervisor loops, exchange tables
-_CONTROL_PER_STEP: Final = 16
-_CONTROL_PER_EXCHANGE: Final = 12
+_CONTROL_PER_STEP: Final = 16  # bytes that launch a compute set
+_CONTROL_PER_EXCHANGE: Final = 12  # bytes that launch an exchange
 
 
 def vertex_code_bytes(phases: Iterable[Phase]) -> int:

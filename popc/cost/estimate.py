@@ -35,7 +35,7 @@ __all__ = ["estimate_costs", "estimate_execution"]
 # What a step of a loop, or a choice between branches, takes beside its body.
 _LOOP_CYCLES = 60
 _CALL_CYCLES = 25
-_PREDICATE_BYTES = 4
+_PREDICATE_BYTES = 4  # a word
 
 
 def estimate_costs(

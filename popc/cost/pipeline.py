@@ -33,7 +33,7 @@ class StageCost:
     cycles: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The same as plain data."""
         return {"ipu": self.ipu, "stages": list(self.stages), "cycles": self.cycles}
 
 
@@ -76,7 +76,7 @@ class PipelineCost:
         return sum(chip.cycles for chip in self.busy) / (len(self.busy) * self.cycle)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The same as plain data."""
         return {
             "fill_cycles": self.fill,
             "turn_cycles": self.cycle,

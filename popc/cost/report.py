@@ -46,7 +46,7 @@ class OpCost:
         return max((phase.temporary for phase in self.phases), default=0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The same as plain data."""
         return {
             "name": self.name,
             "op_type": self.op_type,
@@ -173,7 +173,7 @@ class MemoryReport:
         return sum(bytes_ > self.limit for bytes_ in self.peak)
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
-        """As plain data; with ``full``, every tile and every step."""
+        """The same as plain data; with ``full``, every tile and every step."""
         data: dict[str, Any] = {
             "limit_bytes": self.limit,
             "peak_bytes": self.peak_bytes,
@@ -256,7 +256,7 @@ class CostReport:
         return all(chip.fits for chip in self.memory)
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
-        """As plain data; with ``full``, every op, tile and step."""
+        """The report as plain data; with ``full``, every op, tile and step."""
         data: dict[str, Any] = {
             "target": self.target.to_dict(),
             "fits": self.fits,

@@ -8,8 +8,8 @@ from typing import Final
 
 import onnx
 
-from popc.frontend.node import OnnxAttribute
 from popc.frontend.tensors import decode_sparse_tensor, decode_tensor
+from popc.frontend.values import OnnxAttribute
 from popc_runtime.errors import ModelError
 
 __all__ = ["decode_attributes"]

@@ -361,7 +361,7 @@ def _as_declared_scalar(value: Array, dims: tuple[Dim, ...] | None) -> Array:
 
 
 def _told(hints: Iterable[tuple[str, str, str]]) -> SpokenHint | str:
-    """What to give, as arguments in Python and on the command line."""
+    """The values to give, as arguments in Python and on the command line."""
     rows = list(hints)
     python = ", ".join(f"{argument} {name}={value}" for argument, name, value in rows)
     shell = " ".join(f"--{kind} {shlex.quote(f'{name}={value}')}" for kind, name, value in rows)

@@ -15,7 +15,7 @@ _PATH_SHOWN: Final = 3  # nodes named in a message, from the model's own inwards
 
 @dataclass(frozen=True, slots=True)
 class ImportLimits:
-    """How much importing one model may be.
+    """The bounds on the import of a model.
 
     Attributes:
         nodes: Nodes, with functions expanded and loops unrolled.

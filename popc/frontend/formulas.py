@@ -45,7 +45,7 @@ _ELEMENTWISE: Final = frozenset({*_NUMBERS, "Add", "Sub", "Mul", "Div", "Where",
 
 # Numbers of the usual formulas, apart from whole ones, their roots, and reciprocals of both.
 _USUAL: Final = (0.044715, sqrt(2 / np.pi), 1.702, np.pi, np.e, np.log(2), np.log(10))
-_CLOSE: Final = 1e-6
+_CLOSE: Final = 1e-6  # relative: constants are exported as float32, which rounds by 6e-8
 _LARGEST_ROOT: Final = 1 << 14  # square roots of dimensions of heads and the like
 _MASKED: Final = -1e4  # what masks add to scores is at most this
 _MOST_BYTES: Final = 1 << 26

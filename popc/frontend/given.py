@@ -1,4 +1,4 @@
-"""What people pass as shapes, dimensions, values and names, checked before a model is looked at."""
+"""Checks of given shapes, dimensions, values and names, before a model is looked at."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _TORCH_EXPORT: Final = (
     "import sys, torch; "
     "torch.onnx.export(torch.export.load(sys.argv[1]), f=sys.argv[2], dynamo=True)"
 )
-_FIRST_BYTES: Final = 4096
+_FIRST_BYTES: Final = 4096  # of a file, enough to tell its kind
 
 
 @dataclass(frozen=True, slots=True)

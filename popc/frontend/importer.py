@@ -214,7 +214,7 @@ class GraphImporter:
         return self.context.known.value(tensor)
 
     def required_value(self, tensor: Tensor) -> Array | None:
-        """As `known_value`, but weights that decide it stop being variables."""
+        """Like `known_value`, but weights that decide it stop being variables."""
         if self.parent is not None:  # variables are the top graph's
             return self.parent.required_value(tensor)
         return self.context.known.required(tensor, self.graph)

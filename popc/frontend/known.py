@@ -56,7 +56,7 @@ class KnownValues:
         return [] if tensor.producer is None else self._operands(tensor.producer)
 
     def required(self, tensor: Tensor, graph: Graph) -> Array | None:
-        """As `value`, but the weights that decide it stop being variables of the top ``graph``.
+        """Like `value`, but the weights that decide it stop being variables of the top ``graph``.
 
         A weight whose value decides a shape or an algorithm cannot be trained, and must not be
         what the model itself changes.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from popc.frontend.known_attributes import may_read
 from popc.frontend.problems import DataDependent
-from popc.frontend.values import OptionalValue, SequenceValue, Value
+from popc.frontend.values import OnnxAttribute, OptionalValue, SequenceValue, Value
 from popc.ir import OpSettings, ProductCut, Tensor, TensorType
 from popc.ops.build import build
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
@@ -20,10 +20,8 @@ from popc_runtime.format import Array, Attributes, DType
 if TYPE_CHECKING:
     from popc.frontend.importer import GraphImporter
 
-__all__ = ["ImportRule", "Node", "OnnxAttribute", "RuleResult"]
+__all__ = ["ImportRule", "Node", "RuleResult"]
 
-# Decoded ONNX attributes: tensors come as (type, data), graphs as their protobuf message.
-OnnxAttribute: TypeAlias = object
 RuleResult: TypeAlias = "Value | Sequence[Value | None]"
 
 _PARTIALS_TYPE: Final = "__partials_type"  # an attribute that PopART gives to any node

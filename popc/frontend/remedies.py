@@ -1,4 +1,4 @@
-"""What to type so that a model can be compiled: tried before it is printed.
+"""The arguments with which a model can be compiled: tried before they are printed.
 
 A model that leaves dimensions open is imported with some sizes, and a model whose shapes or
 branches are decided by an input with values of that input, until something works or enough has been
@@ -68,7 +68,7 @@ class _Trials:
 def advise_on_shapes(
     attempt: Attempt, loaded: LoadedModel, bindings: Bindings, open_: Sequence[OpenInput]
 ) -> SpokenHint:
-    """How to give the dimensions that ``open_`` inputs leave open, with bounds if some were found.
+    """Values for the dimensions that ``open_`` inputs leave open, with bounds if some were found.
 
     Dimensions that look like a batch are 1, all others words in capitals.
     """
@@ -145,7 +145,7 @@ def _with_sizes(
 def _arguments(
     open_: Sequence[OpenInput], labels: Mapping[OpenDim, str]
 ) -> Iterator[tuple[str, str, tuple[int | str, ...]]]:
-    """What to give: ("dim", symbol, (size,)) or ("shape", input, sizes); sizes or words."""
+    """A value to give: ("dim", symbol, (size,)) or ("shape", input, sizes); sizes or words."""
     known: set[str] = set()
     for given in open_:
         symbols = [dim.symbol for dim in given.dims if isinstance(dim, OpenDim)]

@@ -18,7 +18,7 @@ from popc_runtime.format import Array
 
 __all__ = ["count_iterations"]
 
-_MOST_ITERATIONS: Final = 100_000
+_MOST_ITERATIONS: Final = 100_000  # counted one by one when compiling
 
 
 def count_iterations(

@@ -8,7 +8,10 @@ from typing import TypeAlias
 from popc.ir import Tensor
 from popc_runtime.format import DType
 
-__all__ = ["OptionalValue", "SequenceValue", "Unavailable", "Unknown", "Value"]
+__all__ = ["OnnxAttribute", "OptionalValue", "SequenceValue", "Unavailable", "Unknown", "Value"]
+
+# Decoded ONNX attributes: tensors come as (type, data), graphs as their protobuf message.
+OnnxAttribute: TypeAlias = object
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,6 @@ def _shortened(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    r"""As a string of the language, in which ``\n`` ends a line."""
+    r"""A string of the language, in which ``\n`` ends a line."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -129,7 +129,7 @@ class Graph:
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
         self.output_names: list[str] = []
-        self.ordering = Ordering()
+        self.ordering: Ordering[Op] = Ordering()
         self._ops: dict[Op, None] = {}
         self._tensors: dict[str, Tensor] = {}
         self._name_counts: dict[str, int] = {}

@@ -7,15 +7,14 @@ The pairs outlive the replacement of ops: see `Ordering.replace` and `Ordering.r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from popc.ir.graph import Op
+from typing import Generic, NamedTuple, TypeVar
 
 __all__ = ["OrderedPair", "Ordering"]
 
+_T = TypeVar("_T")  # `Op`, of the module above this one
 
-class OrderedPair(NamedTuple):
+
+class OrderedPair(NamedTuple, Generic[_T]):
     """``first`` runs before ``second``.
 
     Attributes:
@@ -24,21 +23,21 @@ class OrderedPair(NamedTuple):
         wished: The pair saves memory, and is given up where it is in the way of what is required.
     """
 
-    first: Op
-    second: Op
+    first: _T
+    second: _T
     tied: bool = False
     wished: bool = False
 
 
-class Ordering:
+class Ordering(Generic[_T]):
     """The ordered pairs of one graph."""
 
     def __init__(self) -> None:
         # second -> their pair, by first; and firsts by second
-        self._later: dict[Op, dict[Op, OrderedPair]] = {}
-        self._earlier: dict[Op, dict[Op, None]] = {}
+        self._later: dict[_T, dict[_T, OrderedPair[_T]]] = {}
+        self._earlier: dict[_T, dict[_T, None]] = {}
 
-    def __iter__(self) -> Iterator[OrderedPair]:
+    def __iter__(self) -> Iterator[OrderedPair[_T]]:
         for others in self._later.values():
             yield from others.values()
 
@@ -47,10 +46,10 @@ class Ordering:
         """True if nothing is required or wished."""
         return not self._later
 
-    def __contains__(self, op: Op) -> bool:
+    def __contains__(self, op: _T) -> bool:
         return op in self._later or op in self._earlier
 
-    def add(self, pair: OrderedPair) -> None:
+    def add(self, pair: OrderedPair[_T]) -> None:
         """One more.  A pair that is tied already stays tied, one that is required is no wish."""
         first, second = pair.first, pair.second
         assert first is not second, f"{first!r} cannot run before itself"
@@ -60,7 +59,7 @@ class Ordering:
         later[second] = OrderedPair(first, second, tied, wished)
         self._earlier.setdefault(second, {})[first] = None
 
-    def discard(self, pair: OrderedPair) -> None:
+    def discard(self, pair: OrderedPair[_T]) -> None:
         """Forget a pair that is there."""
         del self._later[pair.first][pair.second]
         del self._earlier[pair.second][pair.first]
@@ -68,7 +67,7 @@ class Ordering:
             if not table[op]:
                 del table[op]
 
-    def replace(self, old: Op, new: Op) -> None:
+    def replace(self, old: _T, new: _T) -> None:
         """Let ``new`` take the place of ``old`` in every pair."""
         for pair in self._pairs_of(old):
             self.discard(pair)
@@ -76,7 +75,7 @@ class Ordering:
             if first is not second:
                 self.add(pair._replace(first=first, second=second))
 
-    def remove(self, op: Op) -> None:
+    def remove(self, op: _T) -> None:
         """Forget ``op``; what came before it still comes before what came after it."""
         pairs = self._pairs_of(op)
         for pair in pairs:
@@ -86,12 +85,12 @@ class Ordering:
                 wished = before.wished or after.wished
                 self.add(OrderedPair(before.first, after.second, wished=wished))
 
-    def copy(self, twins: Mapping[Op, Op], other: Ordering) -> None:
+    def copy(self, twins: Mapping[_T, _T], other: Ordering[_T]) -> None:
         """Require of ``twins`` in ``other`` what is required here of the ops that they copy."""
         for pair in self:
             if pair.first in twins and pair.second in twins:
                 other.add(pair._replace(first=twins[pair.first], second=twins[pair.second]))
 
-    def _pairs_of(self, op: Op) -> list[OrderedPair]:
+    def _pairs_of(self, op: _T) -> list[OrderedPair[_T]]:
         before = [self._later[first][op] for first in self._earlier.get(op, ())]
         return [*before, *self._later.get(op, {}).values()]

@@ -151,7 +151,7 @@ def _copy_var_update(lowering: _Lowering, op: Op) -> list[Item]:
 
 
 def _concat(lowering: _Lowering, op: Op) -> list[Item]:
-    """If some operands lie in place already, only the others are copied."""
+    """Copy the operands that do not lie in place already."""
     joined = lowering.plan.joined.get(op)
     if joined is None:
         return _instruction(lowering, op)

@@ -124,7 +124,7 @@ class Precedence:
 
     @classmethod
     def required(
-        cls, ops: Sequence[Op], ordering: Iterable[OrderedPair] = (), *, without: str = ""
+        cls, ops: Sequence[Op], ordering: Iterable[OrderedPair[Op]] = (), *, without: str = ""
     ) -> Precedence:
         """The precedence that `CONSTRAINTS` and ``ordering`` ask of ``ops``, without other ops.
 
@@ -144,7 +144,7 @@ class Precedence:
         return found
 
     @classmethod
-    def among(cls, ops: Sequence[Op], ordering: Iterable[OrderedPair] = ()) -> Precedence:
+    def among(cls, ops: Sequence[Op], ordering: Iterable[OrderedPair[Op]] = ()) -> Precedence:
         """The precedence that is `required`, and the one that saves memory.
 
         Readers of a variable come before what computes its new value from the old one, where that

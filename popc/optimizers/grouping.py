@@ -21,7 +21,7 @@ __all__ = [
     "merge_tight",
 ]
 
-_MOST_GROUPS: Final = 10_000
+_MOST_GROUPS: Final = 10_000  # more are refused
 
 
 class UpdateFacts(NamedTuple):

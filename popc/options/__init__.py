@@ -1,6 +1,9 @@
 """The options of a compilation: one schema, resolved from every source, with origins."""
 
 from popc.options.anchors import Anchor
+from popc.options.conflicts.placement import conflicts as placement_conflicts
+from popc.options.conflicts.placement import ignored_places, pipeline_training_conflicts
+from popc.options.conflicts.training import refuse_training_options
 from popc.options.groups.archive import WeightStorage
 from popc.options.groups.arithmetic import Partials
 from popc.options.groups.batch_serialization import (
@@ -17,21 +20,13 @@ from popc.options.groups.placement import (
     OuterFragmentSchedule,
     PipelineSchedule,
     VirtualGraphMode,
-    ignored_places,
-    pipeline_training_conflicts,
 )
-from popc.options.groups.placement import conflicts as placement_conflicts
 from popc.options.groups.recomputation import AutoRecomputation
 from popc.options.groups.replicas import StreamMode
 from popc.options.groups.rewrites import PatternLevel
 from popc.options.groups.schedule import Algorithm, ScheduleOptions, TieBreaker
 from popc.options.groups.streaming import IoSchedule, PhaseSchedule
-from popc.options.groups.training import (
-    MeanStrategy,
-    MergeVarUpdate,
-    Reduction,
-    refuse_training_options,
-)
+from popc.options.groups.training import MeanStrategy, MergeVarUpdate, Reduction
 from popc.options.groups.transfers import ExchangeStrategy, Instrumentation, SyntheticDataMode
 from popc.options.locations import TensorStorage, TileSet
 from popc.options.options import SCHEMA, Options, describe_options

@@ -11,7 +11,7 @@ __all__ = ["infer_stages", "last_stage", "mirror_backward"]
 
 
 def infer_stages(graph: Graph) -> int:
-    """If no op has a stage, the number of its chip is its stage; how many ops got one."""
+    """Let the number of an op's chip be its stage if no op has one; how many ops got one."""
     if any(op.settings.pipeline_stage is not None for op in graph.ops):
         return 0
     for op in graph.ops:

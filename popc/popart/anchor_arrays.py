@@ -1,4 +1,4 @@
-"""How many elements inputs and anchors have in a step, and in which shape."""
+"""The numbers of elements that inputs and anchors have in a step, and their shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["StepSizes"]
 
 @dataclass(frozen=True, slots=True)
 class StepSizes:
-    """What a step is made of.
+    """The parts of a step.
 
     Attributes:
         batches: Batches per step.

@@ -47,7 +47,7 @@ def _loss(unreduced: Callable[[Sequence[InferredType]], tuple[int, ...]]) -> Any
 
 
 def _as_input(index: int) -> Any:
-    """As one of the inputs."""
+    """A rule for results that have the type of an input."""
 
     def rule(node: onnx.NodeProto, inputs: Sequence[InferredType]) -> list[InferredType]:
         del node

@@ -31,7 +31,7 @@ from popc_runtime.cache import (
 )
 from popc_runtime.errors import ArchiveError, ResourceError
 from popc_runtime.format import ArchiveFile
-from popc_runtime.format.packing import Packable
+from popc_runtime.format.serialization import Packable
 from popc_runtime.process.files import new_file
 
 __all__ = [
@@ -100,7 +100,7 @@ def find_program(folder: str, key: str) -> SavedProgram | None:
     log("session", "INFO", f"Using the cached program {path}")
     touch(folder, key)
     infos: Any = entry.extra["infos"]
-    return SavedProgram(key, data, {name: (one[0], list(one[1])) for name, one in infos.items()})
+    return SavedProgram(key, data, {name: (info[0], list(info[1])) for name, info in infos.items()})
 
 
 def keep_program(folder: str, program: SavedProgram, parts: Mapping[str, Packable]) -> None:
@@ -139,7 +139,7 @@ def write_program(path: Path, program: SavedProgram) -> None:
 
 
 def read_program(path: Path) -> SavedProgram:
-    """What `write_program` wrote.
+    """Read what `write_program` wrote.
 
     Raises:
         popart_exception: the file holds something else, or is damaged.

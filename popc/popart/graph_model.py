@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -13,10 +13,7 @@ from popc.frontend import GrowingModel, InferredType
 from popc.popart.arrays import fill_tensor, onnx_number_of
 from popc.popart.build_types import reported_type, supposed_types
 from popc.popart.errors import popart_exception
-from popc.popart.node_attributes import write_attribute
-
-if TYPE_CHECKING:
-    from popc.popart.opsets.kinds import AttributeValue
+from popc.popart.node_attributes import AttributeValue, write_attribute
 
 __all__ = ["GraphModel"]
 

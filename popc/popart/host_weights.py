@@ -52,27 +52,31 @@ class HostWeights:
         self._replicas = replicas
         self._specs: dict[str, VariableSpec] = {}
         self.host: dict[str, _Array] = {}
+        self._unread: dict[str, _Array] = {}  # the state of an optimizer, perhaps
         for weight in model.graph.initializer:
-            if weight.name not in unused and weight.data_type != _T.STRING:
-                self.host[weight.name] = np.array(onnx.numpy_helper.to_array(weight, base))
+            if weight.data_type != _T.STRING:
+                kept = self._unread if weight.name in unused else self.host
+                kept[weight.name] = np.array(onnx.numpy_helper.to_array(weight, base))
         self.streams: dict[str, _Array] = {
             name: self._returned(name, array) for name, array in self.host.items()
         }
 
     def connect(self, executable: Executable) -> None:
-        """Learn of the variables of a program; their state begins as the program has it."""
+        """Learn of the variables of a program; state begins as the model or the program has it."""
         state = executable.state
         self._specs = {spec.name: spec for spec in state.specs if spec.role in _SENT}
         for name, value in state.read().items():
             if name not in self._specs:
                 continue
-            given = self.host.get(name)
+            given = self.host.get(name, self._unread.get(name))
             shape = self._specs[name].host_shape
             if given is None:
                 self.host[name] = value.copy()
-            elif given.shape != shape and given.size == value.size:
+            elif given.shape == shape:
+                self.host[name] = given
+            elif given.size == value.size:
                 self.host[name] = given.reshape(shape)
-            elif given.shape != shape:
+            else:
                 self.host[name] = np.broadcast_to(given, shape).copy()
             self.streams[name] = self._returned(name, self.host[name])
 
@@ -206,7 +210,7 @@ class HostWeights:
             self.host[weight.name] = value.reshape(target.shape)
 
     def keep_fetched(self) -> None:
-        """What came from the device is what the host has."""
+        """Make what came from the device the values of the host."""
         for name in self._specs:
             self.host[name] = self._of_groups(name, self.streams[name]).copy()
 

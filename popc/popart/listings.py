@@ -20,7 +20,7 @@ _ALL = "ALL"
 
 @dataclass(frozen=True, slots=True)
 class Listings:
-    """What is drawn, and where.
+    """The drawings to make, and their folder.
 
     Attributes:
         checkpoints: The moments.
@@ -35,7 +35,7 @@ class Listings:
 
     @classmethod
     def of(cls, options: SessionOptions) -> Self:
-        """What options ask for, and the environment variable POPART_DOT_CHECKS.
+        """The drawings that options ask for, and the environment variable POPART_DOT_CHECKS.
 
         Raises:
             popart_exception: there is no such moment.

@@ -35,7 +35,7 @@ class TensorLocation:
         constructed(self, (_on_chip, _stored, _sharded, _everything), args, kwargs)
 
     def numbers(self) -> list[int]:
-        """As the attribute of a node has it."""
+        """The numbers in the attribute of a node."""
         domain = self.shardingDomain
         return [
             *(int(self.storage), int(self.loadTileSet), int(self.storageTileSet)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import onnx
 
@@ -16,12 +16,17 @@ __all__ = [
     "INTS",
     "STRING",
     "STRINGS",
+    "AttributeValue",
     "find",
     "read",
     "remove",
     "write",
     "write_attribute",
 ]
+
+AttributeValue: TypeAlias = (
+    "int | float | str | list[int] | list[float] | list[str] | onnx.TensorProto | onnx.GraphProto"
+)
 
 _A: Final = onnx.AttributeProto
 INT, FLOAT, STRING = int(_A.INT), int(_A.FLOAT), int(_A.STRING)

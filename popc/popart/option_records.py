@@ -65,7 +65,7 @@ class AccumulateOuterFragmentSettings(Record):
         constructed(self, (cls._default, cls._given), args, kwargs)
 
     def _default(self) -> None:
-        """As it stands."""
+        """Leave the fields as they stand."""
 
     def _given(
         self,
@@ -154,7 +154,7 @@ class BatchSerializationSettings(Record):
         constructed(self, (cls._default, cls._given), args, kwargs)
 
     def _default(self) -> None:
-        """As it stands."""
+        """Leave the fields as they stand."""
 
     def _given(
         self,
@@ -200,7 +200,7 @@ class ExecutionPhaseSettings(Record):
         constructed(self, (cls._default, cls._given), args, kwargs)
 
     def _default(self) -> None:
-        """As it stands."""
+        """Leave the fields as they stand."""
 
     def _given(
         self,

@@ -9,6 +9,9 @@ __all__ = ["leading_phrase"]
 
 # A pattern of popc's text, and the words that programs for PopART look for.
 _PHRASES: Final = {
+    r"\[(?=.*-1.*-1).*\] is not a shape": (
+        "shape input to ReshapeOp can only use -1 to specify one unknown dimension"
+    ),
     r"some ops have no __ipu_number": (
         "Either all Ops must have their virtual graph ids set, or none must."
     ),

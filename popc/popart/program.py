@@ -91,7 +91,7 @@ class Program:
 
     @property
     def is_random(self) -> bool:
-        """Whether it draws random numbers."""
+        """True if it draws random numbers."""
         graphs = self.transform().graph.walk()
         specs = (OPS.get(op.op_type) for graph in graphs for op in graph.ops)
         return any(spec is not None and spec.random for spec in specs)

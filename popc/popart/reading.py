@@ -1,4 +1,4 @@
-"""Where PopART reads ONNX in a way of its own: its nodes, written as ONNX means them."""
+"""The ops that PopART reads in a way of its own: its nodes, written as ONNX means them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _without_axes(node: _Node) -> list[_Node]:
         return []
     x, result = node.input[0], node.output[0]
     wide = f"{result}/each"
-    kept = [one for one in node.attribute if one.name not in ("axes", "keepdims")]
+    kept = [attribute for attribute in node.attribute if attribute.name not in ("axes", "keepdims")]
     reduced = _copied(node)
     del reduced.attribute[:], reduced.input[:]
     reduced.input.append(wide)
@@ -138,20 +138,24 @@ def _resized(node: _Node) -> list[_Node]:
 def _changed(node: _Node, **attributes: str) -> _Node:
     changed = _copied(node)
     del changed.attribute[:]
-    changed.attribute.extend(one for one in node.attribute if one.name not in attributes)
+    changed.attribute.extend(
+        attribute for attribute in node.attribute if attribute.name not in attributes
+    )
     changed.attribute.extend(helper.make_attribute(*pair) for pair in attributes.items())
     return changed
 
 
 def _attribute(node: _Node, name: str) -> onnx.AttributeProto | None:
-    return next((one for one in node.attribute if one.name == name), None)
+    return next((attribute for attribute in node.attribute if attribute.name == name), None)
 
 
 def _beside(node: _Node, op_type: str, x: str, result: str, **attributes: int | list[int]) -> _Node:
     """A node of an operator of ONNX's with the annotations of another."""
     made = helper.make_node(op_type, [x], [result], node.name)
     made.attribute.extend(helper.make_attribute(*pair) for pair in attributes.items())
-    made.attribute.extend(one for one in node.attribute if one.name.startswith("__"))
+    made.attribute.extend(
+        attribute for attribute in node.attribute if attribute.name.startswith("__")
+    )
     return made
 
 

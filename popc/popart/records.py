@@ -39,12 +39,12 @@ class LiveDict(dict[str, Any]):
             ) from None
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """As of a dict."""
+        """Like the method of a dict."""
         for key, value in dict(*args, **kwargs).items():
             self[key] = value
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """As of a dict."""
+        """Like the method of a dict."""
         if key not in self:
             self[key] = default
         return self[key]

@@ -25,7 +25,7 @@ def rng_state_of(state: Any, words: int) -> list[int]:
 
 
 def state_of_rng(words: Sequence[int]) -> Any:
-    """What `rng_state_of` was given.
+    """Invert `rng_state_of`.
 
     Raises:
         UsageError: the numbers are none that it gave.

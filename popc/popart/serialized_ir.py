@@ -67,7 +67,7 @@ class _Writer:
                 yield from self._entries(op, graph)
 
     def _is_inline(self, op: Op) -> bool:
-        """Whether PopART has no op for this one, which is a loop over batches or micro-batches."""
+        """True if PopART has no op for this one, which is a loop over batches or micro-batches."""
         return not self._loops and op.op_type == "Loop" and op.subgraphs["body"].name in _LOOPS
 
     def _entries(self, op: Op, graph: Graph) -> Iterator[dict[str, Any]]:

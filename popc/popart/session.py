@@ -35,7 +35,7 @@ __all__ = ["InferenceSession", "OutOfMemoryException", "TrainingSession"]
 
 
 class _Session(SessionCore):
-    """What both kinds of sessions have in common."""
+    """The interface that both kinds of sessions have in common."""
 
     # -- random numbers --------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class _Session(SessionCore):
         return self._seed
 
     def getRNGState(self) -> list[int]:
-        """Where the random numbers of the device are.
+        """The state of the device's random numbers.
 
         Raises:
             popart_runtime_error: the option enableLoadAndOffloadRNGState is off.
@@ -128,7 +128,7 @@ class _Session(SessionCore):
             return self._executable.get_cycle_count(id)
 
     def getSummaryReport(self, resetProfile: bool = True) -> str:
-        """What a run costs, as text.
+        """The costs of a run, as text.
 
         Raises:
             popart_runtime_error: the device is not prepared, or the program was loaded.
@@ -139,7 +139,7 @@ class _Session(SessionCore):
             return str(self._setup.costs())
 
     def getReport(self) -> dict[str, Any]:
-        """What a run costs, as data: of every op, and of every tile of every IPU.
+        """The costs of a run, as data: of every op, and of every tile of every IPU.
 
         It takes the place of the object of Graphcore's library for profiles.
 

@@ -25,6 +25,7 @@ from popc.popart.errors import (
 )
 from popc.popart.host_weights import HostWeights
 from popc.popart.loading import load_model
+from popc.popart.logger import log
 from popc.popart.option_enums import SyntheticDataMode
 from popc.popart.session_setup import Setup
 from popc.popart.step_checks import check_counts
@@ -42,7 +43,7 @@ _NOT_PREPARED: Final = (
 
 
 class SessionCore:
-    """What both kinds of sessions have in common."""
+    """The state that both kinds of sessions have in common."""
 
     _TRAINS: ClassVar[bool] = False
 
@@ -57,7 +58,7 @@ class SessionCore:
         """
         self._setup = setup
         self._executable: Executable | None = None
-        self._is_prepared = self._sent = self._has_run = False
+        self._is_prepared = self._is_loaded = self._sent = self._has_run = False
         self._rng: tuple[int, ...] = ()  # as they were set, until they are used
         self._checked = False
         self._seed = time.time_ns() & 0xFFFFFFFFFFFFFFFF
@@ -126,11 +127,12 @@ class SessionCore:
         options = self._setup.options
         with popart_errors():
             executable = self._setup.executable(self._seed)
+        log("session", "INFO", "Graph compiled")
         if not options.compileEngine:
             return
         self._executable = executable
         self._weights.connect(executable)
-        self._is_prepared = True
+        self._is_prepared, self._is_loaded = True, False
         if loadEngine:
             self.loadEngineAndConnectStreams()
 
@@ -150,6 +152,15 @@ class SessionCore:
             return
         if not device.isAttached and not device.tryAttachUntilTimeout():
             raise popart_runtime_error("Failed to attach to device")
+        self._is_loaded = True
+        log("session", "INFO", "Engine loaded")
+
+    def _loaded(self, what: str) -> Executable:
+        """The program on its device, onto which it is loaded now if `prepareDevice` was not to."""
+        executable = self._prepared(what)
+        if not self._is_loaded:
+            self.loadEngineAndConnectStreams()
+        return executable
 
     def _prepared(self, what: str) -> Executable:
         if not self._is_prepared or self._executable is None:
@@ -164,7 +175,7 @@ class SessionCore:
         Raises:
             popart_runtime_error: the device is not prepared.
         """
-        executable = self._prepared("weightsFromHost")
+        executable = self._loaded("weightsFromHost")
         if self._setup.options.syntheticDataMode is SyntheticDataMode.Off:
             with popart_errors(runtime=True):
                 self._weights.send(executable)
@@ -176,7 +187,7 @@ class SessionCore:
         Raises:
             popart_runtime_error: the device is not prepared.
         """
-        executable = self._prepared("weightsToHost")
+        executable = self._loaded("weightsToHost")
         if self._setup.options.syntheticDataMode is SyntheticDataMode.Off:
             self._weights.fetch(executable)
 
@@ -273,8 +284,9 @@ class SessionCore:
             if isinstance(stepio, PyStepIO):
                 check_counts(setup, stepio)
         self._rng = ()
-        self._take_device(self._executable)
-        self._step(self._executable, stepio)
+        executable = self._loaded("run")
+        self._take_device(executable)
+        self._step(executable, stepio)
         self._has_run = True
 
     def _take_device(self, executable: Executable) -> None:

@@ -1,7 +1,8 @@
-"""What a session is made with, as options of popc."""
+"""The settings of a session, as options of popc."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -51,6 +52,7 @@ _GROUPS: Final = {
     CommGroupType.Orthogonal: "orthogonal",
     CommGroupType.Ungrouped: "none",
 }
+_LARGEST: Final = 2.0**48 - 1  # of an option's numbers
 _LOCATION: Final = ("storage", "loadTileSet", "storageTileSet", "replicatedTensorSharding")
 _LEAST: Final = ("minElementsForOffChip", "minElementsForReplicatedTensorSharding")
 # Tensors that replicas do not divide among them.
@@ -68,7 +70,7 @@ def replicas_of(options: SessionOptions) -> int:
 
 
 def accumulation_of(options: SessionOptions) -> int:
-    """How many micro-batches an update of the weights takes."""
+    """The number of micro-batches that an update of the weights takes."""
     return int(options.accumulationFactor) if options.enableGradientAccumulation else 1
 
 
@@ -138,7 +140,7 @@ def _switches(patterns: Patterns) -> dict[str, bool]:
 
 
 def pipelines_with(options: SessionOptions, *, trains: bool) -> bool:
-    """Whether micro-batches go through a pipeline.
+    """True if micro-batches go through a pipeline.
 
     PopART also trains pipelines that update weights after each micro-batch, with gradients of
     weights that later ones have changed meanwhile; popc has no such stale gradients.
@@ -236,7 +238,12 @@ def _plain(value: Any) -> Any:
         return {literal(name): _plain(content) for name, content in value.items()}
     if isinstance(value, list | tuple | set):
         return [_plain(item) for item in value]
-    return value
+    return _finite(value) if isinstance(value, float) else value
+
+
+def _finite(value: float) -> float:
+    """The number that an option has; infinities are the largest numbers."""
+    return math.copysign(_LARGEST, value) if math.isinf(value) else value
 
 
 def _words(name: str) -> str:
@@ -305,7 +312,7 @@ def _set_ipus(values: dict[str, Any], ipus: int) -> None:
 
 
 def _add_streams(values: dict[str, Any], flow: DataFlow, model: onnx.ModelProto) -> None:
-    """How inputs, anchors and variables are transferred and shared."""
+    """The options about how inputs, anchors and variables are transferred and shared."""
     facts = {item.key: item.value for item in model.metadata_props}
     tiles, strategies, modes, groups = ({}, {}, {}, {})  # type: ignore[var-annotated]
     for name in (info.name for info in model.graph.input):

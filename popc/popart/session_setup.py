@@ -1,4 +1,4 @@
-"""What a session is made of: the model, copies of all settings, and the program."""
+"""The parts of a session: the model, copies of all settings, and the program."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
 from popc.popart.logger import log
 from popc.popart.model_names import needed_names, read_names
+from popc.popart.op_errors import op_problem
 from popc.popart.optimizer_table import literal, optimizer_table
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
@@ -54,7 +55,7 @@ from popc.reporting.estimation import costs_of
 from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
 from popc_runtime.cache import claimed, key_of
-from popc_runtime.errors import UsageError
+from popc_runtime.errors import ModelError, PopcError, UsageError
 
 __all__ = ["Setup"]
 
@@ -134,7 +135,7 @@ class Setup:
 
     @property
     def sizes(self) -> StepSizes:
-        """What a step is made of."""
+        """The parts of a step."""
         return StepSizes(
             self.flow.batchesPerStep(), accumulation_of(self.options), replicas_of(self.options)
         )
@@ -165,7 +166,7 @@ class Setup:
 
     @property
     def is_random(self) -> bool:
-        """Whether seeds have an effect, as far as that is known yet."""
+        """True if seeds have an effect, as far as that is known yet."""
         return self._saved is not None or (self._program is not None and self._program.is_random)
 
     # -- the program -----------------------------------------------------------------------------
@@ -200,12 +201,17 @@ class Setup:
         self._program.listings = Listings.of(self.options)
         try:
             self._program.transform()
-        except UsageError as error:
-            if error.subject in self.flow.anchors():
-                raise no_anchor(error.subject, self.model) from error
-            raise
+        except (ModelError, UsageError) as error:
+            raise self._said(error) from error
         if Snapshot.FINAL in self._program.listings.checkpoints:
             self._program.planned()
+
+    def _said(self, error: PopcError) -> Exception:
+        """What PopART says of an error of popc; that itself if it says nothing."""
+        if isinstance(error, UsageError) and error.subject in self.flow.anchors():
+            return no_anchor(error.subject, self.model)
+        text = op_problem(self.model, self.base)
+        return popart_exception(text) if text else error
 
     def optimizer_table(self) -> dict[str, Any]:
         """The optimizer as popc's training file has it."""
@@ -272,7 +278,7 @@ class Setup:
         return key_of(self._parts())
 
     def _parts(self) -> dict[str, Any]:
-        """What decides about the program."""
+        """The settings that decide about the program."""
         assert self._program is not None
         return {
             "model": model_parts(self.loaded, self.model),

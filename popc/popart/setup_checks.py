@@ -25,7 +25,7 @@ _GRADIENT: Final = "Gradient___"
 
 
 class _Given(Protocol):
-    """What a session is given."""
+    """The arguments of a session."""
 
     @property
     def model(self) -> onnx.ModelProto: ...
@@ -106,7 +106,7 @@ def _option_problems(options: SessionOptions, *, trains: bool) -> Iterator[str]:
 
 
 def _computes(model: onnx.ModelProto, flow: DataFlow) -> bool:
-    """Whether a node of the model makes an anchor, or has an effect."""
+    """True if a node of the model makes an anchor, or has an effect."""
     anchors = set(flow.anchors())
     return any(
         node.op_type in EFFECTS or not anchors.isdisjoint(node.output) for node in model.graph.node

@@ -1,4 +1,4 @@
-"""Where a session gets its samples from and where its results go: arrays, or callbacks."""
+"""Sources of a session's samples and targets of its results: arrays, or callbacks."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class IStepIO(ABC):
 
     @native
     def enableRuntimeAsserts(self, on: bool, /) -> None:
-        """Whether the first run checks the numbers of elements."""
+        """Set whether the first run checks the numbers of elements."""
         self._asserts = on
 
     @property
     def asserts(self) -> bool:
-        """Whether the first run checks the numbers of elements."""
+        """True if the first run checks the numbers of elements."""
         return self._asserts
 
     def begin(self, counts: Mapping[str, int]) -> None:  # noqa: B027 - most have nothing to do

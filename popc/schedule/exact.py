@@ -22,7 +22,7 @@ from popc.schedule.problem import OrderingProblem
 
 __all__ = ["ExactResult", "search_exactly"]
 
-_LONGEST_CHAIN: Final = 32
+_LONGEST_CHAIN: Final = 32  # nodes that a chain is followed for, so that a step stays short
 
 
 class ExactResult(NamedTuple):

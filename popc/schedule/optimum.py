@@ -15,18 +15,18 @@ from typing import Final
 from popc.options import TieBreaker
 from popc.schedule.algorithms import kahn_order
 from popc.schedule.bound import bound_peak
+from popc.schedule.cuts import find_cuts, restrict
 from popc.schedule.effort import Effort
 from popc.schedule.exact import ExactResult, search_exactly
 from popc.schedule.problem import OrderingProblem, measure_steps
-from popc.schedule.regions import find_cuts, restrict
 from popc.schedule.simplify import simplify
 
 __all__ = ["find_lowest_peak", "lower_by_windows"]
 
 _MOST_NODES: Final = 3000  # sets of nodes are kept as bits
-_PROBES: Final = 6
+_PROBES: Final = 6  # peaks between the proven and the found one that are tried
 _WINDOWS: Final = (12, 16, 24, 32, 48, 64)  # nodes in a small part of an order
-_WINDOW_WORK: Final = 10_000
+_WINDOW_WORK: Final = 10_000  # nodes to look at for each small part
 
 
 def find_lowest_peak(

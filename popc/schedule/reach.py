@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 __all__ = ["find_followed", "reduce_edges"]
 
+# Marks that are looked at together, as bits of one int, so that memory stays linear.
 _BITS: Final = 4096
 _Node = TypeVar("_Node", bound=Hashable)
 

@@ -56,7 +56,7 @@ class Effect:
     needed: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The effect as plain data."""
         found: dict[str, Any] = {"option": self.option, "value": self.value, "from": self.origin}
         found["has_effect"] = not self.none
         if self.none or self.needed:

@@ -125,7 +125,7 @@ class Target:
         return 2 * units * elements_per_unit * self.tile.count * self.tile.clock_hz
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, in the form of a target file and the settings beside it."""
+        """The target as plain data, in the form of a target file and the settings beside it."""
         data: dict[str, Any] = {"name": self.name, "description": self.description}
         for name in ("tile", "conv", "exchange", "links", "host"):
             part = getattr(self, name)

@@ -37,7 +37,7 @@ from popc_runtime.kernels.core.preparation import as_stored
 
 __all__ = ["add_training"]
 
-_LARGEST_HALF: Final = 65504.0
+_LARGEST_HALF: Final = 65504.0  # the largest finite float16
 _LARGEST_SCALE: Final = 2.0**15  # of the loss of a sample: float16 has twice as much, and no more
 
 

@@ -14,7 +14,7 @@ from popc.transforms.context import PassContext
 
 __all__ = ["Pass", "PassOutcome", "PassReport", "RewritePass", "disguised", "run_to_fixed_point"]
 
-_MAX_ROUNDS = 20
+_MAX_ROUNDS = 20  # passes that undo each other would go on for ever
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ _DTYPES: Final = frozenset(
     {DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.INT32, DType.INT64, DType.BOOL}
 )
 _OF_FLOATS: Final = ("Clip", "PRelu", "Square")
-_MOST_DIMENSIONS: Final = 8
+_MOST_DIMENSIONS: Final = 8  # native kernels have room for these
 
 
 @dataclass(frozen=True)

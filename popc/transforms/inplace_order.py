@@ -20,7 +20,7 @@ __all__ = ["InplaceOrder"]
 
 @dataclass(frozen=True)
 class InplaceOrder(Pass):
-    """Whatever else reads a tensor runs before the op that the user wants to overwrite it.
+    """Let all other readers of a tensor run before the op that the user wants to overwrite it.
 
     The last op that reads a tensor may write its result over it, so which one does is a matter of
     order.  Of ops that have a priority for that (see `OpSettings.inplace`), the one with the

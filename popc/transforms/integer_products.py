@@ -15,7 +15,7 @@ from popc_runtime.format import Array, DType
 
 __all__ = ["IntegerProducts"]
 
-_LARGEST_PRODUCT: Final = 255**2
+_LARGEST_PRODUCT: Final = 255**2  # of two uint8
 _LONGEST: Final = (2**31 - 1) // _LARGEST_PRODUCT  # sums of as many products never overflow
 _WINDOWS: Final = ("strides", "pads", "dilations", "group")
 

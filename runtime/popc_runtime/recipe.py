@@ -1,4 +1,4 @@
-"""Where an executable was loaded from, so that a copy can be."""
+"""The source that an executable was loaded from, so that a copy can be."""
 
 from __future__ import annotations
 

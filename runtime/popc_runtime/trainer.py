@@ -71,7 +71,7 @@ class Progress:
     samples_per_step: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The same as plain data."""
         return {**asdict(self), "losses": list(self.losses)}
 
     @classmethod

@@ -19,8 +19,8 @@ from popc_runtime.format import (
     StreamSpec,
     TensorSpec,
 )
-from popc_runtime.format.packing import pack, unpack
 from popc_runtime.format.schema import definition_hash
+from popc_runtime.format.serialization import pack, unpack
 from tests.format.samples import change, sample_manifest
 
 

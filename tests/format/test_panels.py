@@ -32,7 +32,7 @@ from popc_runtime.format import (
     unpack_panels,
     validate_image,
 )
-from popc_runtime.format.packing import pack
+from popc_runtime.format.serialization import pack
 from popc_runtime.native.views import PackedView
 
 _SIZES = st.sampled_from([0, 1, 2, 15, 16, 17, 33])

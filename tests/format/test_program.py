@@ -28,7 +28,7 @@ from popc_runtime.format import (
     instructions_of,
     validate_image,
 )
-from popc_runtime.format.packing import pack
+from popc_runtime.format.serialization import pack
 from tests.format.samples import REGION_BYTES, images, sample_image
 
 

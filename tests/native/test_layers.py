@@ -140,12 +140,17 @@ def test_rows_steps_and_units_in_blocks(
         _check(library, opcode, given, outputs[:2], attributes, (1, 2, 3))
 
 
-@pytest.mark.parametrize("opcode", ["LSTM", "GRU", "RNN"])
-def test_operands_of_layers_may_lie_anywhere(library: Library, opcode: str) -> None:
-    inputs, outputs, attributes = _layer(opcode, "forward", _FUNCTIONS[opcode])
-    spread = [None if given is None else np.repeat(given, 2, axis=-1)[..., ::2] for given in inputs]
+@pytest.mark.parametrize("opcode", _GATES)
+def test_recurrent_layers_of_batches_that_come_first(library: Library, opcode: str) -> None:
+    """Results are written into a wider buffer, and no operand is contiguous."""
+    inputs, outputs, attributes = _layer(opcode, "bidirectional", _FUNCTIONS[opcode])
+    x, *others = inputs
+    assert x is not None
+    first = np.ascontiguousarray(x.swapaxes(0, 1)).swapaxes(0, 1)
+    spread = [None if array is None else np.repeat(array, 2, axis=-1)[..., ::2] for array in others]
+    wide = [np.empty((*out.shape[:-1], 2 * out.shape[-1]), out.dtype)[..., ::2] for out in outputs]
     for constant in ((), (1, 2, 3)):
-        _check(library, opcode, spread, outputs, attributes, constant)
+        _check(library, opcode, [first, *spread], wide, attributes, constant)
 
 
 def test_functions_that_are_no_maps_are_left_to_numpy(library: Library) -> None:

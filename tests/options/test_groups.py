@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 
 import popc
+import popc.options.conflicts
 from popc.options import SCHEMA, Options, OptionSpec, describe_options
 from popc.options.conflicts import CONFLICTS
 from popc.options.kinds import Choice
@@ -39,8 +40,13 @@ def test_a_group_is_part_of_the_options(group: ModuleType) -> None:
     (options,) = _classes(group)
     assert options in Options.__bases__
     assert options.__bases__ == (object,), "groups lie side by side"
-    if hasattr(group, "conflicts"):
-        assert group.conflicts in CONFLICTS, "popc/options/conflicts.py does not ask it"
+
+
+def test_conflicts_are_asked() -> None:
+    files = sorted(Path(popc.options.conflicts.__path__[0]).glob("[a-z]*.py"))
+    modules = [importlib.import_module(f"popc.options.conflicts.{file.stem}") for file in files]
+    assert {file.name for file in files} <= {file.name for file in _GROUPS.glob("*.py")}
+    assert {m.conflicts for m in modules if hasattr(m, "conflicts")} == set(CONFLICTS)
 
 
 def test_all_options_are_in_groups() -> None:

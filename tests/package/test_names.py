@@ -1,4 +1,4 @@
-"""A name means the same wherever it stands."""
+"""A name means the same wherever it stands, and docstrings begin with a noun or a verb."""
 
 from __future__ import annotations
 
@@ -56,5 +56,20 @@ def test_loops_say_what_they_walk_over() -> None:
         for node in ast.walk(ast.parse(text))
         for names in _targets(node)
         if "one" in names and not {"other", "two"} & set(names)
+    ]
+    assert found == []
+
+
+_OPENINGS: Final = re.compile(
+    r'"""(As|How|If|Of|That|Those|What|Whatever|Where|Whether|Which|Who)\b.*'
+)
+
+
+def test_docstrings_say_what_things_are_or_do() -> None:
+    found = [
+        f"{path.relative_to(_ROOT)}: {match[0]}"
+        for folder in ("popc", "runtime", "tools", "benchmarks")
+        for path in sorted((_ROOT / folder).rglob("*.py"))
+        for match in _OPENINGS.finditer(path.read_text(encoding="utf-8"))
     ]
     assert found == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,25 @@ def test_infos_need_known_types() -> None:
             TensorInfo(*arguments)
     with pytest.raises(TypeError, match="Can not create TensorInfo with args"):
         TensorInfo("FLOAT")
+
+
+@pytest.mark.parametrize(
+    ("build", "text"),
+    [
+        (lambda b, x: b.aiOnnx.matmul([x, x]), "contracting dimensions unequal: lhs 'input' [2 3]"),
+        (
+            lambda b, x: b.aiOnnx.add([x, b.aiOnnx.constant(np.zeros(2, np.float32))], "sum"),
+            "np broadcasting failed on 'Op sum (ai.onnx.Add:7)', frames [2, 3] and [2] are not",
+        ),
+        (lambda b, x: b.aiOnnx.transpose([x], [1, 0, 2]), "Rank of permutation tensor [1 0 2]"),
+    ],
+)
+def test_operands_that_do_not_fit(build: Callable[[Any, str], str], text: str) -> None:
+    builder = popart.Builder()
+    result = build(builder, builder.addInputTensor("FLOAT", [2, 3]))
+    with pytest.raises(popart.popart_exception, match=re.escape(text)):
+        popart.InferenceSession(
+            builder.getModelProto(),
+            popart.DataFlow(1, [result]),
+            popart.DeviceManager().createCpuDevice(),
+        )

@@ -203,7 +203,7 @@ def test_ctrl_c_while_waiting_for_a_sample(tmp_path: Path) -> None:
 
 def test_archives_that_know_no_depth(tmp_path: Path) -> None:
     """Archives of the first version of the format have no field for it."""
-    from popc_runtime.format.packing import Fields
+    from popc_runtime.format.serialization import Fields
     from popc_runtime.format.streams import read_stream
 
     spec = popc_runtime.load(_saved(tmp_path)).stream("x")

@@ -20,13 +20,13 @@ from popc.schedule.algorithms import (
 )
 from popc.schedule.bound import bound_peak
 from popc.schedule.build_problem import build_problem
+from popc.schedule.cuts import find_cuts, restrict
 from popc.schedule.effort import Effort
 from popc.schedule.exact import search_exactly
 from popc.schedule.levels import without_levels
 from popc.schedule.optimum import find_lowest_peak
 from popc.schedule.parts import find_parts
 from popc.schedule.problem import OrderingProblem, measure, measure_steps
-from popc.schedule.regions import find_cuts, restrict
 from popc.schedule.shift import shift_blocks
 from popc.schedule.simplify import simplify
 from tests.support.random_graphs import graphs

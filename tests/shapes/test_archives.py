@@ -16,7 +16,7 @@ import popc
 import popc_runtime
 from popc_runtime.errors import CorruptArchiveError, InputMismatchError, UsageError
 from popc_runtime.format import ArchiveFile, FitMode, Manifest
-from popc_runtime.format.packing import Fields
+from popc_runtime.format.serialization import Fields
 from tests.support.models import affine
 
 _HEADER = '<ir_version: 10, opset_import: ["" : 17]> '

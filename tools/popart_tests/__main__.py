@@ -84,7 +84,7 @@ def _print_failures(outcome: Outcome) -> None:
 
 
 def _functions(outcomes: dict[str, Outcome]) -> dict[tuple[str, str], str]:
-    """What became of each function (file, name): "passed", or the first thing that went wrong."""
+    """The fate of each function (file, name): "passed", or the first thing that went wrong."""
     said: dict[tuple[str, str], list[str]] = defaultdict(list)
     for file, outcome in outcomes.items():
         for error in outcome.errors:

@@ -24,7 +24,7 @@ _LONGEST_REASON: Final = 300
 
 @dataclass
 class Outcome:
-    """What became of the tests of a file.
+    """The results of the tests of a file.
 
     Attributes:
         items: "passed", "skipped", "collected" or "failed: REASON", by pytest's id of the item.

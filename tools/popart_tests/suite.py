@@ -1,4 +1,4 @@
-"""Which files of PopART's tests there are, and on which device PopART runs each."""
+"""The files of PopART's tests, and the device on which PopART runs each."""
 
 from __future__ import annotations
 

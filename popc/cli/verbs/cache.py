@@ -112,7 +112,7 @@ def _why(*, model: Path, settings: ModelSettings, train: Path | None) -> Report:
         "key": answer.key,
         "hit": answer.is_hit,
         "nearest": None if near is None else {"key": near.key, "names": list(near.names)},
-        "differences": [one.to_dict() for one in answer.differences],
+        "differences": [difference.to_dict() for difference in answer.differences],
     }
     return Report("cache-why", data, _why_text(answer), exit_code=0 if answer.is_hit else 1)
 
@@ -274,7 +274,10 @@ def _why_text(answer: Answer) -> str:
     if answer.is_hit:
         return f"there: {near.key[:_SHORT]} ({', '.join(near.names)})"
     rows = [["part", "nearest program", "asked for"]]
-    rows += [[one.part, _cut(one.entry), _cut(one.asked)] for one in answer.differences]
+    rows += [
+        [difference.part, _cut(difference.entry), _cut(difference.asked)]
+        for difference in answer.differences
+    ]
     name = f" ({', '.join(near.names)})" if near.names else ""
     count = counted(len(answer.differences), "part")
     return (

@@ -54,7 +54,7 @@ def _planned(work: Work, problem: ConvProblem) -> None:
 
 
 def _transposed(work: Work) -> None:
-    """As convolutions with the part of the kernel that meets each residue of the strides.
+    """The convolutions with the part of the kernel that meets each residue of the strides.
 
     Residues that no part of the kernel meets stay empty.
     """

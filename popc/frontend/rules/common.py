@@ -77,7 +77,7 @@ def integers_of(node: Node, index: int, name: str, what: str) -> tuple[int, ...]
 
 
 def required_integers(node: Node, index: int, name: str, what: str) -> tuple[int, ...]:
-    """As `integers_of`, for what must be there in one form or the other."""
+    """Like `integers_of`, for what must be there in one form or the other."""
     found = integers_of(node, index, name, what)
     if found is None:
         raise ModelError(f"{name} is required but missing")

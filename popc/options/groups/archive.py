@@ -44,9 +44,9 @@ class ArchiveOptions:
         Truth(),
         True,
         "Store weights of products and convolutions in the order in which native kernels read "
-        "them. They are used where they lie in the file then, instead of being packed each "
-        "time that it is loaded. Results are the same; a runtime without native kernels "
-        "unpacks them.",
+        "them. They are then used where they lie in the file, instead of being packed each "
+        "time it is loaded. Results are the same; a runtime without native kernels unpacks "
+        "them.",
     )
     weights: WeightStorage = option(
         Choice(*WeightStorage),

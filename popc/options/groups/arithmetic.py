@@ -34,7 +34,7 @@ class ArithmeticOptions:
     partials_type: Partials = option(
         Choice(*Partials),
         Partials.FLOAT,
-        "Type in which convolutions of float16 add up. As partials_type_matmuls, for Conv, "
+        "Type in which convolutions of float16 add up. Like partials_type_matmuls, for Conv, "
         "ConvTranspose and the gradients of their weights.",
         popart="convolutionOptions.partialsType",
     )

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from popc.options.kinds import Choice, Kind, Table, Truth, Whole
 from popc.options.schema import option
 from popc.options.table import FrozenTable
 
-if TYPE_CHECKING:
-    from popc.options.options import Options
-
 __all__ = [
+    "OVERLAPPING",
     "AxisNumber",
     "BatchOptions",
     "PartsContext",
     "PartsMethod",
     "PartsSchedule",
-    "conflicts",
 ]
 
 
@@ -161,24 +157,3 @@ class BatchOptions:
     def batch_axis(self, name: str) -> Dimension | None:
         """The dimension of an input that is its batch; ``None`` if nothing is said."""
         return self.batch_serialization_axes.matching(name)
-
-
-def conflicts(options: Options) -> Iterator[str]:
-    """Parts that loops cannot make."""
-    if options.batch_serialization_method is not PartsMethod.LOOP:
-        return
-    schedule = options.batch_serialization_batch_schedule
-    if schedule in OVERLAPPING:
-        yield (
-            f"batch_serialization_batch_schedule is {schedule}, but parts that "
-            "batch_serialization_method, loop, puts into a loop cannot overlap: choose "
-            "unroll_static or unroll_dynamic, or the schedule isomorphic"
-        )
-    for place in ("execution_phase", "pipeline_stage", "virtual_graph"):
-        name = f"batch_serialization_concat_on_{place}_change"
-        if not getattr(options, name):
-            yield (
-                f"{name} is false, but the loops of batch_serialization_method end where the "
-                f"{place.replace('_', ' ')} changes: choose unroll_static or unroll_dynamic, "
-                f"or leave {name} true"
-            )

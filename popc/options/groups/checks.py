@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from popc.options.kinds import Names, Truth
 from popc.options.schema import option
 
-if TYPE_CHECKING:
-    from popc.options.options import Options
-
-__all__ = ["CheckOptions", "FloatingPointException", "conflicts"]
+__all__ = ["CheckOptions", "FloatingPointException"]
 
 
 class FloatingPointException(StrEnum):
@@ -56,10 +51,3 @@ class CheckOptions:
         False,
         "Check the graph after every pass, and schedule and memory plan with independent checkers.",
     )
-
-
-def conflicts(options: Options) -> Iterator[str]:
-    """Exceptions that nothing looks for."""
-    exceptions = "floating_point_exceptions"
-    if exceptions in options.origins and not options.enable_floating_point_checks:
-        yield f"{exceptions} says what enable_floating_point_checks looks for, which is false"

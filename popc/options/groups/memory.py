@@ -29,9 +29,9 @@ class MemoryOptions:
     enable_inplace_ambiguity_checking: bool = option(
         Truth(),
         False,
-        "Refuse programs in which several ops could overwrite an operand. That is if neither "
-        "data flow nor inplace_op_priorities of a node says which one does. Without, the one "
-        "that runs last does, and the scheduler decides. Results are the same either way.",
+        "Refuse programs in which several ops could overwrite an operand, and neither data "
+        "flow nor inplace_op_priorities says which one does. If this is off, the scheduler "
+        "decides: the op that runs last does. Results are the same either way.",
         popart="enableInplaceAmbiguityChecking",
     )
     memory_format: MemoryFormat = option(

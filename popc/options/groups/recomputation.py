@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from popc.options.kinds import Choice, Patterns
 from popc.options.schema import option
 
-if TYPE_CHECKING:
-    from popc.options.options import Options
-
-__all__ = ["AutoRecomputation", "RecomputationOptions", "conflicts"]
+__all__ = ["AutoRecomputation", "RecomputationOptions"]
 
 
 class AutoRecomputation(StrEnum):
@@ -56,13 +51,3 @@ class RecomputationOptions:
         "__recompute_output_in_backward_pass of a node says the same. Not together with "
         "auto_recomputation. Training only.",
     )
-
-
-def conflicts(options: Options) -> Iterator[str]:
-    """Two ways to choose what is computed once more."""
-    auto = options.auto_recomputation
-    if auto is not AutoRecomputation.NONE and options.recompute:
-        yield (
-            f"recompute names tensors and auto_recomputation is {auto}: choose one of them "
-            "(checkpoints adds to what is kept)"
-        )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
 
 from popc.options.kinds import Choice, Table, Truth, Whole
 from popc.options.replica_groups import GroupsKind, ReplicaGroups
@@ -13,10 +11,7 @@ from popc.options.schema import option
 from popc.options.table import FrozenTable
 from popc_runtime.format import MAX_REPLICAS
 
-if TYPE_CHECKING:
-    from popc.options.options import Options
-
-__all__ = ["ReplicaOptions", "StreamMode", "conflicts"]
+__all__ = ["ReplicaOptions", "StreamMode"]
 
 
 class StreamMode(StrEnum):
@@ -24,9 +19,6 @@ class StreamMode(StrEnum):
 
     REPLICATE = "replicate"
     BROADCAST = "broadcast"
-
-
-_MERGERS: Final = ("all_gather", "all_reduce", "reduce_scatter")
 
 
 @dataclass(frozen=True)
@@ -106,25 +98,3 @@ class ReplicaOptions:
     def replica_groups(self, variable: str) -> ReplicaGroups:
         """The groups of replicas that share a variable."""
         return self.variable_settings.matching(variable) or ReplicaGroups()
-
-
-def conflicts(options: Options) -> Iterator[str]:
-    """Groups that replicas cannot be divided into, and merging that is not wanted."""
-    replicas = options.replicated_graph_count
-    for pattern, groups in options.variable_settings.items():
-        problem = groups.problem(replicas)
-        if problem:
-            yield f"variable_settings of {pattern!r}: {problem}, of replicated_graph_count"
-    size = options.distributed_batch_norm_replica_group_size
-    if replicas % size:
-        yield (
-            f"distributed_batch_norm_replica_group_size is {size}, which does not divide "
-            f"replicated_graph_count, {replicas}"
-        )
-    merging = any(getattr(options, f"merge_{name}_collectives") for name in _MERGERS)
-    if options.prepare_schedule_for_merging_collectives and not merging:
-        listed = ", ".join(f"merge_{name}_collectives" for name in _MERGERS)
-        yield (
-            "prepare_schedule_for_merging_collectives has no effect by itself: set one of "
-            f"{listed} too"
-        )

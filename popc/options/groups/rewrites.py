@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from popc.options.kinds import Choice, Names, Truth
 from popc.options.schema import option
 from popc.options.switches import Switches
 from popc.options.table import FrozenTable
 
-if TYPE_CHECKING:
-    from popc.options.options import Options
-
-__all__ = ["PatternLevel", "RewriteOptions", "conflicts"]
+__all__ = ["PatternLevel", "RewriteOptions"]
 
 
 class PatternLevel(StrEnum):
@@ -73,13 +68,3 @@ class RewriteOptions:
         "pay, and all also those that rarely do. Clean-up, loops, collectives and the use of "
         "memory (see enable_inplace) do not depend on it.",
     )
-
-
-def conflicts(options: Options) -> Iterator[str]:
-    """Passes that are switched on and off."""
-    for name, wanted in options.pattern_switches.items():
-        if wanted and name in options.disabled_passes:
-            yield (
-                f"pattern_switches switches {name} on, but disabled_passes names it: leave one of "
-                "them out"
-            )

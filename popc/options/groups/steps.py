@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from popc.options.anchors import Anchor, AnchorKind
 from popc.options.kinds import Table, Whole
 from popc.options.schema import option
 from popc.options.table import FrozenTable
 
-if TYPE_CHECKING:
-    from popc.options.options import Options
-
-__all__ = ["StepOptions", "anchors_given", "conflicts"]
+__all__ = ["StepOptions"]
 
 
 @dataclass(frozen=True)
@@ -44,17 +39,3 @@ class StepOptions:
     def anchor(self, output: str) -> Anchor:
         """The values of an output that a step returns."""
         return self.anchors.get(output, self.default_anchor)
-
-
-def conflicts(options: Options) -> Iterator[str]:
-    """Return types that do not fit the number of batches."""
-    for what, anchor in anchors_given(options):
-        problem = anchor.problem(options.batches_per_step)
-        if problem:
-            yield f"{what}: {problem}"
-
-
-def anchors_given(options: Options) -> list[tuple[str, Anchor]]:
-    """All return types, with what they are called."""
-    named = [(f"anchors of {name!r}", anchor) for name, anchor in options.anchors.items()]
-    return [*named, ("default_anchor", options.default_anchor)]

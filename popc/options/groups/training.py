@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from popc.options.groups.recomputation import AutoRecomputation
 from popc.options.kinds import Choice, Truth, Whole
 from popc.options.schema import option
-from popc_runtime.errors import OptionError
-
-if TYPE_CHECKING:
-    from popc.options.options import Options
 
 __all__ = [
     "MeanStrategy",
     "MergeVarUpdate",
     "Reduction",
     "TrainingOptions",
-    "refuse_training_options",
 ]
 
 
@@ -127,32 +120,3 @@ class TrainingOptions:
         "take more memory. With accumulation_factor. Training only.",
         popart="scheduleNonWeightUpdateGradientConsumersEarly",
     )
-
-
-def refuse_training_options(options: Options) -> None:
-    """Refuse what only training uses.
-
-    Raises:
-        OptionError: this is no program that trains, but there are such options.
-    """
-    if options.accumulation_factor > 1:
-        raise OptionError(
-            "accumulation_factor is for training: it adds up gradients",
-            subject="accumulation_factor",
-            hint="train the model, or use batches_per_step",
-        )
-    auto = options.auto_recomputation
-    of_stages = options.enable_pipelining and auto is AutoRecomputation.PIPELINE
-    given = {
-        "auto_recomputation": auto is not AutoRecomputation.NONE and not of_stages,
-        "checkpoints": options.checkpoints,
-        "merge_var_update": options.merge_var_update is not MergeVarUpdate.OFF,
-        "recompute": options.recompute,
-    }
-    useless = [name for name, is_given in given.items() if is_given]
-    if useless:
-        raise OptionError(
-            f"{', '.join(useless)}: for training; this program has no backward pass and no updates",
-            subject=useless[0],
-            hint="train the model, or leave them out",
-        )

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from popc.options.kinds import Choice, Names, Table, Truth, Whole
 from popc.options.locations import TileSet
 from popc.options.schema import option
 from popc.options.table import FrozenTable
-from popc_runtime.format import Origin
-
-if TYPE_CHECKING:
-    from popc.options.options import Options
 
 __all__ = [
     "ExchangeStrategy",
     "Instrumentation",
     "SyntheticDataMode",
     "TransferOptions",
-    "conflicts",
 ]
 
 
@@ -146,80 +139,3 @@ class TransferOptions:
             return 0
         own = self.buffering_depth_map.matching(stream)
         return self.default_buffering_depth if own is None else own
-
-
-def conflicts(options: Options) -> Iterator[str]:
-    """The conflicts, each with the options involved and what to do."""
-    yield from _overlap_conflicts(options)
-    yield from _depth_conflicts(options)
-    instrumented = options.instrument_with_hardware_cycle_counter
-    if "hardware_instrumentations" in options.origins and not instrumented:
-        yield (
-            "hardware_instrumentations says what instrument_with_hardware_cycle_counter counts, "
-            "which is false"
-        )
-    if options.group_host_sync and options.enable_pipelining:
-        yield (
-            "group_host_sync puts all loads first and all stores last, but with enable_pipelining "
-            "they belong to stages: leave one of them out"
-        )
-    if options.group_host_sync and options.has_phases:
-        yield (
-            "group_host_sync puts all loads first and all stores last, but with execution_phases "
-            "they belong to phases: leave one of them out"
-        )
-    mode = options.synthetic_data_mode
-    if not options.enable_prefetch_datastreams and mode is not SyntheticDataMode.OFF:
-        yield (
-            "enable_prefetch_datastreams is false, but with synthetic_data_mode = "
-            f"{mode} nothing is loaded: leave one of them out"
-        )
-
-
-def _overlap_conflicts(options: Options) -> Iterator[str]:
-    overlapped = [
-        f"exchange_strategies of {name!r} is {strategy}"
-        for name, strategy in options.exchange_strategies.items()
-        if strategy is not ExchangeStrategy.JUST_IN_TIME
-    ]
-    on_io = [
-        f"tile_sets of {name!r} is io"
-        for name, tiles in options.tile_sets.items()
-        if tiles is TileSet.IO
-    ]
-    mode = options.synthetic_data_mode
-    loops = options.batches_per_step * options.accumulation_factor
-    for what in (*overlapped, *on_io):
-        if options.num_io_tiles == 0:
-            yield f"{what}, but num_io_tiles is 0: set aside 32 tiles or more, an even number"
-        if mode is not SyntheticDataMode.OFF:
-            yield f"{what}, but with synthetic_data_mode = {mode} nothing is transferred"
-    for what in overlapped:
-        if loops == 1:
-            yield (
-                f"{what}, but batches_per_step and accumulation_factor are 1, so that there is no "
-                "loop in which transfers could overlap with computing: set one of them"
-            )
-        if options.enable_pipelining:
-            yield (
-                f"{what}, but with enable_pipelining loads and stores belong to stages, which "
-                "overlap with each other: leave one of them out"
-            )
-    for name, strategy in options.exchange_strategies.items():
-        computes = options.tile_sets.matching(name) is TileSet.COMPUTE
-        if strategy is not ExchangeStrategy.JUST_IN_TIME and computes:
-            yield (
-                f"exchange_strategies of {name!r} is {strategy}, but tile_sets says compute: only "
-                "what io tiles transfer can overlap with computing"
-            )
-
-
-def _depth_conflicts(options: Options) -> Iterator[str]:
-    if options.enable_prefetch_datastreams:
-        return
-    for name in ("default_buffering_depth", "buffering_depth_map"):
-        if options.origin(name) is not Origin.DEFAULT and getattr(options, name):
-            yield (
-                f"{name} says how far samples are read ahead, but enable_prefetch_datastreams is "
-                "false: leave one of them out"
-            )

@@ -13,7 +13,7 @@ __all__ = ["Choice", "Number", "Text", "Truth", "Whole"]
 
 Word = TypeVar("Word", bound=str)
 
-_LARGEST: Final = (1 << 48) - 1
+_LARGEST: Final = (1 << 48) - 1  # exact also as a float
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _TRUTH: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),

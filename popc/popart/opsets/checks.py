@@ -142,7 +142,7 @@ def _subsample(names: Sequence[str], shapes: Sequence[Shape], values: Mapping[st
 
 
 def _call(names: Sequence[str], shapes: Sequence[Shape], values: Mapping[str, Any]) -> None:
-    """As many arguments and results as the subgraph has."""
+    """Check that arguments and results are as many as the subgraph has."""
     del shapes
     inputs, outputs, _ = values["callee"].named_tensors()
     title = values["debug"].getPathName()

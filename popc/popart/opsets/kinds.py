@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -28,12 +28,9 @@ from popc.popart.enums import CollectiveOperator, ReductionType, ScatterReductio
 from popc.popart.errors import popart_exception
 from popc.popart.graph_model import GraphModel
 from popc.popart.groups import CommGroup
+from popc.popart.node_attributes import AttributeValue
 
-__all__ = ["KINDS", "AttributeKind", "AttributeValue"]
-
-AttributeValue: TypeAlias = (
-    "int | float | str | list[int] | list[float] | list[str] | onnx.TensorProto | onnx.GraphProto"
-)
+__all__ = ["KINDS", "AttributeKind"]
 
 
 @dataclass(frozen=True, slots=True)

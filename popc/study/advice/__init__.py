@@ -3,12 +3,12 @@
 from popc.study.advice.change import Change
 from popc.study.advice.diagnosis import ChipState, Diagnosis, Holder, Share, diagnose
 from popc.study.advice.explain import DEFAULT_BUDGET, Explanation, explain_model, explain_request
-from popc.study.advice.pool import Pool, available_cores, open_pool
 from popc.study.advice.search import Advice, Finding, Ladder, OnFinding, find_fixes, ignore
 from popc.study.advice.situation import Situation
 from popc.study.advice.toml import format_toml, format_value
 from popc.study.advice.trial import Outcome, Trial, Workshop, outcome_of, refusal_of
 from popc.study.advice.wins import Win
+from popc.study.advice.workers import Pool, available_cores, open_pool
 
 __all__ = [
     "DEFAULT_BUDGET",

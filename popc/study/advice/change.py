@@ -52,7 +52,7 @@ class Change:
         )
 
     def arguments(self) -> Iterator[str]:
-        """As arguments of the command line; none for options that are left out."""
+        """The change as arguments of the command line; none for options that are left out."""
         for name, value in self.options.items():
             entries = value.items() if isinstance(value, Mapping) else ()
             for key, entry in entries:
@@ -65,7 +65,7 @@ class Change:
             yield from ("--shape", f"{name}={','.join(map(str, shape))}")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, without what is empty."""
+        """The change as plain data, without what is empty."""
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
         parts = {"options": dict(self.options), "dims": dict(self.dims), "shapes": shapes}
         return {name: part for name, part in parts.items() if part}

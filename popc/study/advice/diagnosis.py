@@ -133,7 +133,7 @@ class Diagnosis:
         return sum(self.cycles.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The diagnosis as plain data."""
         return {
             "target": self.target,
             "fits": self.fits,

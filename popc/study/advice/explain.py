@@ -14,16 +14,16 @@ from popc.request import CompileKeywords, CompileRequest
 from popc.study.advice.change import Change
 from popc.study.advice.diagnosis import Diagnosis, diagnose
 from popc.study.advice.fixes import FIXES
-from popc.study.advice.pool import available_cores, open_pool
 from popc.study.advice.search import Advice, Finding, OnFinding, find_fixes, ignore
 from popc.study.advice.situation import Situation, ladders_for
 from popc.study.advice.toml import format_toml
 from popc.study.advice.trial import Outcome, Workshop, outcome_of
 from popc.study.advice.wins import WINS, Win, find_wins
+from popc.study.advice.workers import available_cores, open_pool
 
 __all__ = ["DEFAULT_BUDGET", "Explanation", "explain_model", "explain_request"]
 
-DEFAULT_BUDGET: Final = 150
+DEFAULT_BUDGET: Final = 150  # programs that are planned
 # Below so many seconds of planning, other processes are not worth starting.
 _WORTH_PROCESSES: Final = 6.0
 
@@ -50,7 +50,7 @@ class Explanation:
         return self.diagnosis.fits
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The explanation as plain data."""
         data: dict[str, Any] = self.diagnosis.to_dict()
         if self.advice is not None:
             base = self.advice.base

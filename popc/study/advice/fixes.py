@@ -16,11 +16,11 @@ from popc.target import ALIASES, PRESETS, Target, find_target
 
 __all__ = ["FIXES"]
 
-_MAX_PARTS: Final = 16
-_MAX_PRODUCTS: Final = 24
-_MAX_IPUS: Final = 16
-_MAX_STEPS: Final = 4
-_STEP: Final = 0.01
+_MAX_PARTS: Final = 16  # of a batch or of a product
+_MAX_PRODUCTS: Final = 24  # that are named one by one
+_MAX_IPUS: Final = 16  # a pod of four machines of four chips
+_MAX_STEPS: Final = 4  # of a ladder; of longer ones, powers of two
+_STEP: Final = 0.01  # available_memory_proportion is tried in hundredths
 # Options without which results are the same; they may cost memory.
 _DISPENSABLE: Final = (
     "available_memory_proportions",

@@ -15,15 +15,15 @@ from itertools import combinations
 from typing import Final, TypeAlias
 
 from popc.study.advice.change import Change
-from popc.study.advice.pool import Pool
 from popc.study.advice.trial import Outcome, Trial, Workshop
+from popc.study.advice.workers import Pool
 
 __all__ = ["Advice", "Finding", "Ladder", "OnFinding", "find_fixes", "ignore"]
 
 # Of a long ladder of which the end does not help, some more steps are tried.
 _SAMPLES: Final = (0.25, 0.5, 0.75)
-_MAX_PAIRS: Final = 15
-_MAX_TOGETHER: Final = 8
+_MAX_PAIRS: Final = 15  # of changes, those first whose programs are nearest to fitting
+_MAX_TOGETHER: Final = 8  # changes that are added up at once
 
 
 @dataclass(frozen=True, slots=True)

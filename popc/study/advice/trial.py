@@ -52,7 +52,7 @@ class Outcome:
         return self.cycles / self.clock_hz / max(self.samples, 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The outcome as plain data."""
         if self.refused:
             return {"refused": self.refused}
         return {

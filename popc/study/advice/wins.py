@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from popc.study.advice.change import Change
-from popc.study.advice.pool import Pool
 from popc.study.advice.search import Ladder, OnFinding, ignore
 from popc.study.advice.situation import Fix, Situation
 from popc.study.advice.trial import Outcome, Trial, Workshop
+from popc.study.advice.workers import Pool
 
 __all__ = ["WINS", "Win", "find_wins"]
 
@@ -39,7 +39,7 @@ class Win:
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The same as plain data."""
         change, outcome = self.trial.change, self.trial.outcome
         return {
             "name": self.name,

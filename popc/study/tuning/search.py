@@ -29,10 +29,10 @@ __all__ = ["OBJECTIVES", "Evaluator", "Findings", "Objective", "Point", "pareto_
 # Changed options by name; empty for the program as it is.
 Point: TypeAlias = "Mapping[str, Any]"
 
-_GENERATION: Final = 8
-_PATIENCE: Final = 40
-_STEPS: Final = 1000
-_NOTHING: Final = 1 << 20
+_GENERATION: Final = 8  # points that are planned together
+_PATIENCE: Final = 40  # attempts to breed a point that was not planned yet
+_STEPS: Final = 1000  # a thousandth of a natural logarithm, about 0.1 %, counts as one
+_NOTHING: Final = 1 << 20  # below the logarithm of every measure, in steps
 # Of the budget, at most so much goes to descent.
 _DESCENT_SHARE: Final = 0.6
 

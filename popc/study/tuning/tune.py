@@ -57,7 +57,7 @@ class Tuning:
         return target_of(self.request.options)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The result as plain data."""
         found = self.found
         chosen = found.best or found.nearest
         return {

@@ -32,7 +32,7 @@ class Crossing:
 
     @classmethod
     def of(cls, options: BatchOptions) -> Crossing:
-        """As the options say."""
+        """The crossing that the options describe."""
         return cls(
             options.batch_serialization_concat_on_virtual_graph_change,
             options.batch_serialization_concat_on_execution_phase_change,

@@ -36,7 +36,8 @@ def find_batch(graph: Graph, options: BatchOptions) -> dict[Tensor, int]:
         found.check(batch, options.batch_serialization_factor)
     if found.problems:
         raise OptionError(
-            f"{_FACTOR} is {options.batch_serialization_factor}, but the batch cannot be cut so",
+            f"{_FACTOR} is {options.batch_serialization_factor}, but the batch cannot be cut "
+            "that way",
             subject=_FACTOR,
             details=tuple(found.problems),
             hint=f"choose a factor that divides the batch; {_AXES} says where inputs have it",

@@ -13,8 +13,8 @@ from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.batch_serialization.analysis import Crossing, analyse
 from popc.transforms.batch_serialization.batch import find_batch
 from popc.transforms.batch_serialization.check import find_mixed_parts
+from popc.transforms.batch_serialization.groups import find_groups
 from popc.transforms.batch_serialization.loop import make_loops
-from popc.transforms.batch_serialization.regions import find_regions
 from popc.transforms.batch_serialization.unroll import unroll
 from popc.transforms.context import PassContext
 
@@ -61,7 +61,7 @@ class BatchSerialization(Pass):
             barriers=self.barriers,
             excluded=[op for op in graph.ops if self.name in op.settings.exclude_patterns],
         )
-        regions = find_regions(graph, analysis)
+        regions = find_groups(graph, analysis)
         method = options.batch_serialization_method
         if method is PartsMethod.LOOP:
             make_loops(graph, analysis, regions)

@@ -51,7 +51,7 @@ def _regular(places: list[int], size: int) -> range | None:
 
 
 def _cut(graph: Graph, op: Op) -> Tensor | None:
-    """As many lookups as it takes for none to give more than `_LARGE` bytes."""
+    """Split a lookup until no part gives more than `_LARGE` bytes."""
     indices = op.operand(1)
     if indices.type.rank == 0:
         return None

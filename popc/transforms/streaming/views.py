@@ -22,7 +22,7 @@ def base_of(tensor: Tensor) -> Tensor:
 
 
 def copied_from(tensor: Tensor) -> Tensor:
-    """What ``tensor`` is a copy of, on another chip."""
+    """The tensor on another chip that ``tensor`` is a copy of."""
     while tensor.producer is not None and tensor.producer.op_type == "IpuCopy":
         tensor = tensor.producer.operand(0)
     return tensor

@@ -1,4 +1,4 @@
-"""What the cache holds, as everybody reads it.
+"""The entries of the cache, as everybody reads them.
 
     entries/KEY/program.popx   an archive
     entries/KEY/entry          its facts; the time of the file is that of the last use
@@ -18,7 +18,7 @@ from popc_runtime.errors import CorruptArchiveError, PopcError, ResourceError, U
 from popc_runtime.format.digests import sha256
 from popc_runtime.format.header import DIGEST_SIZE
 from popc_runtime.format.limits import DEFAULT_LIMITS
-from popc_runtime.format.packing import Packable, pack, unpack
+from popc_runtime.format.serialization import Packable, pack, unpack
 from popc_runtime.format.sources import FileSource
 from popc_runtime.ground.frozen import field, frozen, replace
 from popc_runtime.ground.hints import Any, Final
@@ -40,8 +40,8 @@ __all__ = [
 
 ENTRY: Final = "entry"
 PROGRAM: Final = "program.popx"
-_KEY_LENGTH: Final = 64
-_SHORTEST_PREFIX: Final = 8
+_KEY_LENGTH: Final = 64  # of SHA-256 in hexadecimal
+_SHORTEST_PREFIX: Final = 8  # digits of a key that users may give instead of all
 _HEXADECIMAL: Final = "0123456789abcdef"
 # A key names every bound array and every trained weight.
 _LIMITS: Final = replace(DEFAULT_LIMITS, list_items=1 << 20, text_bytes=1 << 20)

@@ -1,4 +1,4 @@
-"""Which folder the cache is in, and how large it may become.
+"""The folder of the cache, and the bounds of its size.
 
 The rule is that of the package `platformdirs`, which the runtime does not depend on; the compiler
 asks here too, so that both find the same folder.
@@ -27,7 +27,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 @frozen
 class CacheBounds:
-    """How many bytes the cache may hold, and how many seconds an entry may go unused."""
+    """The bytes that the cache may hold, and the seconds that an entry may go unused."""
 
     size: int = 10 * 10**9
     age: int = 90 * 86_400

@@ -27,7 +27,7 @@ from popc_runtime.cache.entries import (
 from popc_runtime.cache.folder import CacheBounds
 from popc_runtime.errors import ArchiveError, ResourceError
 from popc_runtime.format.header import DIGEST_SIZE
-from popc_runtime.format.packing import Packable
+from popc_runtime.format.serialization import Packable
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import Final
 from popc_runtime.process.file_lock import file_lock

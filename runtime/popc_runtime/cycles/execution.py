@@ -111,7 +111,7 @@ class ExecutionReport:
         return sum(op.total for op in inside if op.ipu == ipu)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """The same as plain data."""
         return {
             "schema": "popc.execution/1",
             "target": self.target,

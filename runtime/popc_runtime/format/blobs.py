@@ -7,7 +7,7 @@ from enum import StrEnum
 from popc_runtime.format.codec import CHUNK_BYTES, ITEMSIZES, Codec
 from popc_runtime.format.header import DIGEST_SIZE, HEADER_SIZE
 from popc_runtime.format.limits import Limits
-from popc_runtime.format.packing import Columns, Fields, Packable, corrupt, pack_column
+from popc_runtime.format.serialization import Columns, Fields, Packable, corrupt, pack_column
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final
 
@@ -15,7 +15,7 @@ __all__ = ["RAW_ALIGNMENT", "BlobInfo", "BlobKind", "Chunk", "check_layout", "is
 
 _FIRST: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _REST: Final = _FIRST + "_.-"
-_NAME_LENGTH: Final = 64
+_NAME_LENGTH: Final = 64  # characters
 RAW_ALIGNMENT: Final = 4096  # pages begin here; what is only decompressed needs no alignment
 _CHUNK_COLUMNS: Final = ("chunk_bytes", "chunk_frames", "frame_bytes")
 

@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from enum import StrEnum
 
-from popc_runtime.format.packing import corrupt
+from popc_runtime.format.serialization import corrupt
 from popc_runtime.format.zstd import ZstdDecompressor, ZstdError, get_frame_parameters
 from popc_runtime.ground.hints import Final
 
@@ -92,5 +92,5 @@ def decompress(frame: bytes | memoryview, size: int) -> bytes:
 
 
 def default_threads() -> int:
-    """As many threads as there are processors, within reason."""
+    """The number of threads to compress with: one for each processor, within reason."""
     return min(_MAX_THREADS, os.cpu_count() or 1)

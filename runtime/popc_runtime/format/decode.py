@@ -14,7 +14,6 @@ from popc_runtime.format.columns import (
     ItemKind,
 )
 from popc_runtime.format.limits import DEFAULT_LIMITS, MAX_RANK, Limits
-from popc_runtime.format.packing import Columns, Fields, corrupt, unpack
 from popc_runtime.format.program import (
     Attribute,
     Attributes,
@@ -29,6 +28,7 @@ from popc_runtime.format.program import (
     RepeatBlock,
     Slot,
 )
+from popc_runtime.format.serialization import Columns, Fields, corrupt, unpack
 from popc_runtime.format.validate import validate_image
 from popc_runtime.ground.hints import Final, TypeVar
 

@@ -14,7 +14,6 @@ from popc_runtime.format.columns import (
     AttributeKind,
     ItemKind,
 )
-from popc_runtime.format.packing import Packable, pack, pack_column
 from popc_runtime.format.program import (
     Attribute,
     Attributes,
@@ -29,6 +28,7 @@ from popc_runtime.format.program import (
     RepeatBlock,
     Slot,
 )
+from popc_runtime.format.serialization import Packable, pack, pack_column
 from popc_runtime.format.validate import validate_image
 
 __all__ = ["encode_program", "oldest_reader"]

@@ -32,7 +32,7 @@ __all__ = ["DIGEST_SIZE", "FORMAT_VERSION", "HEADER_SIZE", "MAGIC", "Header", "i
 
 MAGIC: Final = b"\x89POPX\r\n\x1a"
 FORMAT_VERSION: Final = (1, 3)
-DIGEST_SIZE: Final = 32
+DIGEST_SIZE: Final = 32  # SHA-256
 _LAYOUT: Final = struct.Struct("<8sHHHHQII32s")
 HEADER_SIZE: Final = _LAYOUT.size
 

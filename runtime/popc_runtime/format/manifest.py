@@ -12,7 +12,6 @@ from popc_runtime.format.columns import LATER_COLUMNS, PROGRAM_COLUMNS, Attribut
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.header import FORMAT_VERSION
 from popc_runtime.format.limits import MAX_REPLICAS
-from popc_runtime.format.packing import Fields, Packable, corrupt
 from popc_runtime.format.program import (
     CallBlock,
     IfBlock,
@@ -24,6 +23,7 @@ from popc_runtime.format.program import (
     Slot,
 )
 from popc_runtime.format.schema import definition_hash
+from popc_runtime.format.serialization import Fields, Packable, corrupt
 from popc_runtime.format.streams import (
     ReturnType,
     SequenceSpec,

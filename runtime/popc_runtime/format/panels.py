@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PANEL_ALIGNMENT", "pack_panels", "packed_bytes", "packing_problem", "unpack_panels"]
 
-_WIDTH: Final = 16
+_WIDTH: Final = 16  # columns of a panel: a register of float32 with AVX-512
 PANEL_ALIGNMENT: Final = 64  # bytes: a line of a panel
 
 

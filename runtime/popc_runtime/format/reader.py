@@ -14,7 +14,7 @@ from popc_runtime.format.digests import FEW_BYTES, sha256
 from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
-from popc_runtime.format.packing import Fields, corrupt, unpack
+from popc_runtime.format.serialization import Fields, corrupt, unpack
 from popc_runtime.format.sources import ArchiveSource, BlobSource, open_source
 from popc_runtime.format.workers import begin_call, ordered_map
 from popc_runtime.ground.frozen import frozen

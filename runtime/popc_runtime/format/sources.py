@@ -7,7 +7,7 @@ import os
 from _thread import allocate_lock  # what `threading` has more is not needed, and takes its time
 
 from popc_runtime.errors import ResourceError, UsageError
-from popc_runtime.format.packing import corrupt
+from popc_runtime.format.serialization import corrupt
 from popc_runtime.ground.hints import Any, Protocol, TypeAlias
 from popc_runtime.process.paths import usable_path
 
@@ -23,7 +23,7 @@ class Readable(Protocol):
     """A file that was opened for reading bytes."""
 
     def read(self) -> bytes:
-        """What is left in it."""
+        """The bytes that are left in it."""
 
 
 class HasBytes(Protocol):

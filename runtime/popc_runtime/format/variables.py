@@ -7,7 +7,7 @@ from math import prod
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.limits import MAX_DIMENSION, MAX_REPLICAS
-from popc_runtime.format.packing import Fields, read_shape
+from popc_runtime.format.serialization import Fields, read_shape
 from popc_runtime.ground.frozen import frozen
 
 __all__ = [

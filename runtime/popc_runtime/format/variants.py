@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from popc_runtime.format.packing import Fields
+from popc_runtime.format.serialization import Fields
 from popc_runtime.format.streams import (
     SequenceSpec,
     StreamSpec,
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class FitMode(StrEnum):
-    """What may be done with inputs of a size that no program has."""
+    """The ways to treat inputs of a size that no program has."""
 
     PAD = "pad"  # fill up to the next size, and cut results off
     SPLIT = "split"  # run parts one after another, and join results
@@ -37,7 +37,7 @@ class FitMode(StrEnum):
 
 @frozen
 class ProgramSpec:
-    """What one program takes and returns; fields are those of `Manifest`.
+    """The inputs and results of one program; fields are those of `Manifest`.
 
     Attributes:
         trains: Whether the program is the training step.

@@ -25,7 +25,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.format.header import FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
-from popc_runtime.format.packing import Packable, pack, unpack
+from popc_runtime.format.serialization import Packable, pack, unpack
 from popc_runtime.format.workers import ordered_map
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.process.files import new_file, refuse_to_replace

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 else:
 
     def field(**said: Any) -> _Said:
-        """As `dataclasses.field`."""
+        """Stand in for `dataclasses.field`."""
         return _Said(said)
 
     def replace(value: Any, /, **changes: Any) -> Any:
-        """As `dataclasses.replace`, of a frozen value."""
+        """Stand in for `dataclasses.replace`, of a frozen value."""
         for name in field_types(type(value)):
             changes.setdefault(name, getattr(value, name))
         return type(value)(**changes)

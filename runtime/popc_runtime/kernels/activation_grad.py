@@ -28,7 +28,7 @@ __all__ = ["KERNELS"]
 # Beyond, slopes are 0 or 1; up to there, no exponential overflows.
 _CUBIC_LIMIT: Final = 9.5  # of the argument of a tanh Gelu
 _MISH_LIMITS: Final = (-100.0, 20.0)
-_SWISH_LIMIT: Final = 80.0
+_SWISH_LIMIT: Final = 80.0  # exp(88) is the last that float32 holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _relu(attributes: Attributes, out: Array, g: Array, *rest: Array) -> Iterato
 
 
 def _relu_of_half(attributes: Attributes, out: Array, g: Array, *rest: Array) -> Iterator[Call]:
-    """As bits: numpy compares float16 a hundred times slower.  Less 1, all up to infinity fit."""
+    """Compare bits: numpy is a hundred times slower on float16.  Less 1, all up to infinity fit."""
     del attributes
     y, select, mask = rest
     bits = select.view(np.uint16)
@@ -121,7 +121,7 @@ def _hard_sigmoid(attributes: Attributes, out: Array, g: Array, *rest: Array) ->
 
 
 def _fake_quantize(attributes: Attributes, out: Array, g: Array, *rest: Array) -> Iterator[Call]:
-    """As if rounding were the identity: g where the integer is within the limits."""
+    """The gradient as if rounding were the identity: g where the integer is within the limits."""
     x, level, select, mask, other = rest
     low, high = number(attributes, "low", 0), number(attributes, "high", 0)
     yield partial(np.divide, x, constant(number(attributes, "scale", 1), x), out=level)

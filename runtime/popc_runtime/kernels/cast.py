@@ -14,7 +14,7 @@ __all__ = ["KERNELS"]
 
 
 def _cast(binding: Binding) -> Calls:
-    """As C converts: floats to integers toward zero, wider integers by dropping high bits."""
+    """Convert as C does: floats to integers toward zero, wider integers by dropping high bits."""
     out, x = coalesce(binding.output(), [binding.input(0)])
     if out.dtype == np.bool_:
         return partial(np.not_equal, x, np.asarray(0, x.dtype), out=out)

@@ -221,7 +221,7 @@ class _AtOnce:
 
     @classmethod
     def of(cls, plane: Plane) -> _AtOnce:
-        """As much as the cache holds; images are merged if they are too small for products."""
+        """Take what the cache holds; images are merged if they are too small for products."""
         height, width = plane.out.shape[-2:]
         layout = row_layout(plane)
         per_row = plane.w.shape[0] * _per_column(plane) * width

@@ -73,7 +73,7 @@ def _split_rows(array: Array, together: int) -> Array:
 
 
 def _through_float32(function: Ufunc) -> Kernel:
-    """As `_ufunc`, but float16 is computed in float32: numpy has no vector code for it."""
+    """Like `_ufunc`, but float16 is computed in float32: numpy has no vector code for it."""
 
     def steps(out: Array, *operands: Array) -> tuple[Call, ...]:
         return (partial(function, *operands, out=out),)

@@ -88,7 +88,7 @@ def _dequantized(binding: Binding, work: type) -> Callable[[], Array]:
 
 
 def _zeros(zero: Array, bits: int, blocks: int) -> Array:
-    """As numbers [N, blocks]."""
+    """The zero points as numbers [N, blocks]."""
     return _unpacked(zero, bits, blocks) if zero.dtype == np.uint8 else zero
 
 

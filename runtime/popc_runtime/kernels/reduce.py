@@ -249,7 +249,7 @@ def _blocks(
 
 
 def _log_sum_exp(binding: Binding) -> Calls:
-    """As peak + log(sum(exp(x - peak))), which neither overflows nor underflows."""
+    """Compute peak + log(sum(exp(x - peak))), which neither overflows nor underflows."""
     x, axes, out = _operands(binding)
     if x.size == 0:
         return partial(out.fill, _saturated(-np.inf, out.dtype))

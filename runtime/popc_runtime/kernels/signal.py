@@ -32,7 +32,7 @@ def _transform(
 
 
 def _first(array: Array, like: Array, axis: int) -> Array:
-    """As many elements of ``axis`` as ``like`` has."""
+    """The first elements of ``axis``, as many as ``like`` has."""
     return np.moveaxis(np.moveaxis(array, axis, 0)[: like.shape[axis]], 0, axis)
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeBinding", "Space"]
 
-_ALIGNMENT = 64
-_LEAST = 1 << 16
+_ALIGNMENT = 64  # a cache line, and the widest register
+_LEAST = 1 << 16  # bytes, so that small programs ask for memory once
 
 
 class Space:

@@ -27,7 +27,7 @@ __all__ = [
     "tensor_words",
 ]
 
-MAX_RANK: Final = 8
+MAX_RANK: Final = 8  # as in csrc/tensor.h
 MOST_AXES: Final = 3  # that windows move along: AXES in csrc/kernels/conv/conv.h
 _DTYPES: Final = (
     DType.FLOAT32,

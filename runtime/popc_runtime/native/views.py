@@ -249,7 +249,7 @@ def as_view(array: Any) -> View | None:
 
 
 def broadcast_to(view: View, shape: Sequence[int]) -> View:
-    """As numpy's.
+    """The same as numpy's.
 
     Raises:
         ValueError: it does not broadcast.

@@ -32,7 +32,7 @@ def free_in_children(lock: Any) -> None:
 
 
 def free(lock: Any) -> bool:
-    """In a child: take ``lock`` from a thread that there is not; whether one has it.
+    """In a child: take ``lock`` from a thread that did not survive the fork; true if one holds it.
 
     What the forking thread holds, it still holds.
     """

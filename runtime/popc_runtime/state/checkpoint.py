@@ -26,7 +26,7 @@ from popc_runtime.process.files import new_file
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
 
 _VERSION: Final = "1"
-_LENGTH_BYTES: Final = 8
+_LENGTH_BYTES: Final = 8  # of the header of a safetensors file
 _MOST_HEADER_BYTES: Final = 100_000_000  # as safetensors itself
 _STATE: Final = "popc.state"
 _NAMES: Final = {

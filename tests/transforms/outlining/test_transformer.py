@@ -24,7 +24,7 @@ from popc_runtime.format import (
 )
 from samples.networks import sorting_transformer
 
-_LAYERS, _LENGTH, _BATCH = 5, 4, 3
+_LAYERS, _LENGTH, _BATCH = 3, 4, 3
 _LOSS = {"type": "cross_entropy", "input": "logits", "label": "digits"}
 
 
@@ -106,7 +106,7 @@ def test_training_gives_the_same_weights(tmp_path: Path, options: dict[str, Any]
 def test_errors_name_the_layer_that_calls(tmp_path: Path) -> None:
     model = sorting_transformer(length=_LENGTH, size=16, heads=2, layers=_LAYERS)
     for tensor in model.graph.initializer:
-        if tensor.name == "layer3.up.weight":
+        if tensor.name == "layer2.up.weight":
             tensor.raw_data = np.full(tuple(tensor.dims), 3e38, np.float32).tobytes()
     messages = []
     for outlined in (False, True):

@@ -37,7 +37,7 @@ class _Group:
 
     @property
     def attributes(self) -> AttributeMap:
-        """As the ops have it."""
+        """The group as attributes of ops."""
         return {"size": self.size, "stride": self.stride}
 
 

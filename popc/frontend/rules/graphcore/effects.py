@@ -43,7 +43,7 @@ def _print_tensor(node: Node) -> Tensor:
 
 
 def _layout(node: Node) -> AttributeMap:
-    """How the node wants arrays to be written, as far as it says so."""
+    """The form in which the node wants arrays to be written, as far as it says so."""
     numbers = {
         "threshold": node.integer("summariseThreshold", 1000),
         "edge_items": node.integer("edgeItems", 3),

@@ -153,7 +153,7 @@ def _depth_to_space(node: Node) -> Tensor:
 
 
 def _reshape(node: Node) -> Tensor:
-    """As Reshape of ai.onnx, with the shape as an attribute."""
+    """Import Reshape as ai.onnx has it, with the shape as an attribute."""
     shape = node.constant(node.integers("shape"), DType.INT64)
     return standard_op(node, "Reshape", [node.input(0), shape])
 
@@ -171,7 +171,7 @@ def _reverse(node: Node) -> Tensor:
 
 
 def _slice(node: Node) -> Tensor:
-    """As Slice-1 of ai.onnx: all in attributes, no steps."""
+    """Import Slice-1 as ai.onnx has it: all in attributes, no steps."""
     starts, ends = node.integers("starts"), node.integers("ends")
     axes = node.integers("axes", ()) or tuple(range(len(starts)))
     bounds = [node.constant(values, DType.INT64) for values in (starts, ends, axes)]
@@ -239,7 +239,7 @@ def _matrices(node: Node, index: int, name: str) -> Tensor:
     return node.emit("Transpose", [x], {"perm": (*range(rank - 2), rank - 1, rank - 2)})
 
 
-_ANY: Final = 1 << 16
+_ANY: Final = 1 << 16  # more opset versions than there will be
 
 RULES: Final = graphcore_domain(
     {

@@ -1,4 +1,4 @@
-"""If; and how control flow is imported.
+"""Control flow in general, and the operator If.
 
 A condition or trip count that is known at compile time disappears: the branch is imported in
 place, the loop is unrolled if its iterations need different shapes.  Everything else becomes an

@@ -69,7 +69,7 @@ def _loop(node: Node) -> RuleResult:
 
 
 def import_loop(node: Node, form: LoopForm) -> list[Value]:
-    """As a run-time loop if its body allows, else unrolled."""
+    """Import a run-time loop if the body allows it, else unroll it."""
     may_unroll = _may_unroll(node, form)
     if may_unroll and form.is_counted and _all_known(node, form.states):
         return _unroll(node, form)

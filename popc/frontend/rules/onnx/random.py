@@ -102,7 +102,7 @@ def _dropout(node: Node) -> list[Value | None]:
 
 
 def _dropout_training(node: Node) -> Tensor | None:
-    """Whether the operator drops, as a boolean tensor; ``None`` if it never does."""
+    """A boolean tensor that is true if the operator drops; ``None`` if it never does."""
     if node.version >= 12:
         return node.optional(2)
     tested = node.version < 7 and node.integer("is_test", 0) != 0

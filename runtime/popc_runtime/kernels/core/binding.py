@@ -15,7 +15,7 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.kernels.core.bound import Bound
+from popc_runtime.kernels.core.bound import Bound, Call
 from popc_runtime.kernels.core.operands import Operands
 from popc_runtime.kernels.core.random_state import RandomState
 
@@ -33,7 +33,6 @@ __all__ = [
     "pure",
 ]
 
-Call: TypeAlias = Callable[[], object]
 Calls: TypeAlias = "Call | tuple[Call, ...]"
 
 

@@ -8,22 +8,23 @@ and temporaries are arrays that refuse to be copied in this way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from types import BuiltinMethodType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.core.operands import Operands
 
-if TYPE_CHECKING:
-    from popc_runtime.kernels.core.binding import Binding, Call
+__all__ = ["Bound", "Call", "Result", "guarded", "merged_view", "plain_calls", "while_binding"]
 
-__all__ = ["Bound", "Result", "guarded", "merged_view", "plain_calls", "while_binding"]
+Call: TypeAlias = Callable[[], object]
+_B = TypeVar("_B", bound=Operands[Array])
 
 _IS_BINDING: Final[ContextVar[bool]] = ContextVar("_IS_BINDING", default=False)
 
@@ -101,7 +102,7 @@ def while_binding() -> Iterator[None]:
         _IS_BINDING.reset(token)
 
 
-def guarded(binding: Binding) -> Binding:
+def guarded(binding: _B) -> _B:
     """The same with arrays that refuse copies; constants are what they are, and may be copied."""
     pairs = zip(binding.inputs, binding.constant, strict=True)
     return replace(

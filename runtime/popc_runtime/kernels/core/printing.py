@@ -22,7 +22,7 @@ _MOST_FIXED, _LEAST_FIXED = 1e8, 1e-4  # beyond these, numbers are written with 
 
 @dataclass(frozen=True, slots=True)
 class PrintStyle:
-    """How an array is written.
+    """The form in which an array is written.
 
     Attributes:
         threshold: Elements from which on only edges are written.

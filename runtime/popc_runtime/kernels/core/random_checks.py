@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["check_generator", "check_seed", "field_of"]
 
 _FLAG: Final = 1
-_UINT32: Final = 2**32 - 1
-_UINT64: Final = 2**64 - 1
+_UINT32: Final = 2**32 - 1  # the largest
+_UINT64: Final = 2**64 - 1  # the largest
 
 # The largest number of each field, and how many numbers it has: 0 if it is no list.
 _LIMITS: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {

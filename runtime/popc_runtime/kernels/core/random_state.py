@@ -76,7 +76,7 @@ class RandomState:
         return sequence
 
     def legacy_sequence(self, seed: int) -> LegacySequence:
-        """As `sequence`, of numpy's legacy generator."""
+        """Like `sequence`, of numpy's legacy generator."""
         sequence = LegacySequence(seed, self._replica)
         self._own.append(sequence)
         return sequence
@@ -128,7 +128,7 @@ class RandomState:
 
     @property
     def rounding_source(self) -> Array:
-        """As `source`, for the bits of stochastic rounding."""
+        """Like `source`, for the bits of stochastic rounding."""
         if self._rounding_source is None:
             import numpy as np
 
@@ -229,7 +229,7 @@ class NumberedState(RandomState):
         return super().sequence(seed)
 
     def legacy_sequence(self, seed: int) -> LegacySequence:
-        """As `sequence`, of numpy's legacy generator."""
+        """Like `sequence`, of numpy's legacy generator."""
         for known in self._own:
             if isinstance(known, LegacySequence):
                 return known
@@ -237,7 +237,7 @@ class NumberedState(RandomState):
 
     @property
     def rounding_source(self) -> Array:
-        """That of the device."""
+        """The source of the device."""
         return self._device.rounding_source
 
     def rounding_bits(self, count: int) -> Array:

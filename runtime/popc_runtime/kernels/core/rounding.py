@@ -33,7 +33,7 @@ _BLOCK: Final = 24576  # elements: five arrays of as many fit a second-level cac
 
 _SIGN: Final = np.asarray(0x80000000, np.uint32)
 _SIZE: Final = np.asarray(0x7FFFFFFF, np.uint32)
-_INFINITY: Final = 0x7F800000
+_INFINITY: Final = 0x7F800000  # the bits of infinity in float32
 _NAN: Final = np.asarray(np.nan, np.float32)
 
 

@@ -84,7 +84,7 @@ class _Rule:
         return self.reach is not None or self.left >= 0
 
     def visible(self, offset: Array) -> Array:
-        """As bool [..., rows, keys] for an offset, or one per sample: [B, 1, 1, 1]."""
+        """The mask as bool [..., rows, keys] for an offset, or one per sample: [B, 1, 1, 1]."""
         distance = np.arange(self.keys) - np.arange(self.rows)[:, None] - offset
         result = np.ones(distance.shape, np.bool_)
         if self.reach is not None:

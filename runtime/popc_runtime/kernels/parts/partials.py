@@ -29,7 +29,7 @@ from popc_runtime.kernels.parts.epilogue import epilogue_calls
 
 __all__ = ["adds_up_in_half", "half_convolution", "half_product", "half_weights_grad"]
 
-_AT_A_TIME: Final = 16
+_AT_A_TIME: Final = 16  # products between two roundings of a sum in half precision
 _BLOCK: Final = 24576  # elements of a result that stay in the cache while they add up
 
 

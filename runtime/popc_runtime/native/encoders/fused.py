@@ -24,7 +24,7 @@ __all__ = ["ENCODERS"]
 _MOST_TENSORS: Final = 24
 _MOST_SLOTS: Final = 24
 _MOST_MAPS: Final = 96
-_PARAMETERS: Final = 3
+_PARAMETERS: Final = 3  # words at the end of a map's record that hold its parameters
 _SIZES: Final = (4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1)  # of element types by their numbers
 
 

@@ -13,8 +13,8 @@ from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
 
-_TENSORS: Final = 3
-_SCALARS: Final = 6
+_TENSORS: Final = 3  # operands of the kernel that are not scalars; missing ones have no elements
+_SCALARS: Final = 6  # scalars that the kernel takes at most
 # How factors follow from scalars; the order is that of Derivation in optimizer.c.
 _DERIVATIONS: Final = (
     "given",

@@ -15,7 +15,7 @@ from popc_runtime.native.views import View, view_of_numbers
 
 __all__ = ["ENCODERS", "of_squares", "pooling_words", "window_factors"]
 
-_AXES: Final = 3
+_AXES: Final = 3  # spatial axes that the kernel has; fewer are preceded by axes of size 1
 
 
 def pooling_words(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from popc_runtime.format.dtypes import DType
@@ -19,14 +19,8 @@ from popc_runtime.kernels.parts.rnn_operands import (
     X,
 )
 from popc_runtime.native.binding import NativeBinding
-from popc_runtime.native.contiguous import contiguous_copy, made_contiguous
-from popc_runtime.native.record import (
-    Encoder,
-    Record,
-    activation_words,
-    float_word,
-    tensor_words,
-)
+from popc_runtime.native.contiguous import made_contiguous, move_record
+from popc_runtime.native.record import Encoder, Record, activation_words, float_word, tensor_words
 from popc_runtime.native.views import View
 
 __all__ = ["ENCODERS"]
@@ -54,10 +48,21 @@ def _layer(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> R
     functions = _functions(opcode, binding, numbers)
     if functions is None or not _is_plain(binding):
         return None
-    operands, before = _contiguous(binding, _places(opcode, binding))
-    results = _results(opcode, binding)
-    constant = tuple(binding.is_constant(index) for index in (X, W, R, BIAS))
-    finals = (*constant, *(False for _ in operands[len(constant) :]))
+    given = _operands(opcode, binding)
+    operands, before = _contiguous(binding, given)
+    constant = [binding.is_constant(index) for index in (X, W, R, BIAS)]
+    constant += [False] * (len(given) - len(constant))
+    finals = [
+        known and operand is source
+        for known, operand, source in zip(constant, operands, given, strict=True)
+    ]
+    wanted = _results(opcode, binding)
+    results, _ = _contiguous(binding, wanted)
+    after = tuple(
+        move_record(view, made)
+        for view, made in zip(wanted, results, strict=True)
+        if view is not None and made is not None and made is not view
+    )
     words: list[int] = []
     for operand, final in zip(operands, finals, strict=True):
         words += tensor_words(operand, constant=final)
@@ -67,32 +72,16 @@ def _layer(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> R
     words += (_GATES[opcode], int(late), int(binding.text("direction", "forward") == "reverse"))
     words += (int(_is_usual(opcode, binding)), binding.integer("input_forget", 0))
     words += (float_word(binding.number("clip", 0.0)), *functions)
-    kept = tuple(operand for operand in operands if operand is not None)
-    return Record("Recurrent_f32", tuple(words), kept, before=before)
+    kept = tuple(view for view in (*operands, *results) if view is not None)
+    return Record("Recurrent_f32", tuple(words), kept, before=before, after=after)
 
 
-def _places(opcode: str, binding: NativeBinding) -> tuple[int, ...]:
+def _operands(opcode: str, binding: NativeBinding) -> list[View | None]:
     """X, W, R, bias, h, c, peepholes, attention, lengths."""
     of_lstm = (INITIAL_C, PEEPHOLES) if opcode == "LSTM" else (len(binding.inputs),) * 2
     attention = ATTENTION if opcode == "GRU" else len(binding.inputs)
-    return (X, W, R, BIAS, INITIAL_H, *of_lstm, attention, LENGTHS)
-
-
-def _contiguous(
-    binding: NativeBinding, places: Iterable[int]
-) -> tuple[list[View | None], tuple[Record, ...]]:
-    """Operands whose elements lie in order: constants are copied now, others before each run."""
-    operands: list[View | None] = []
-    before: tuple[Record, ...] = ()
-    for place in places:
-        view = binding.optional(place)
-        if view is not None and binding.is_constant(place) and not view.is_contiguous:
-            view = contiguous_copy(view)
-        elif view is not None:
-            view, copies = made_contiguous(binding, view)
-            before += copies
-        operands.append(view)
-    return operands, before
+    places = (X, W, R, BIAS, INITIAL_H, *of_lstm, attention, LENGTHS)
+    return [binding.optional(place) for place in places]
 
 
 def _results(opcode: str, binding: NativeBinding) -> list[View | None]:
@@ -101,6 +90,19 @@ def _results(opcode: str, binding: NativeBinding) -> list[View | None]:
     last_c = binding.optional_output(2) if states == 2 else None
     kept = [binding.optional_output(1 + states + index) for index in range(2)]
     return [binding.optional_output(0), binding.optional_output(1), last_c, *kept]
+
+
+def _contiguous(
+    binding: NativeBinding, views: list[View | None]
+) -> tuple[list[View | None], tuple[Record, ...]]:
+    """Views as they are, or contiguous ones in place of those that are not, and their copies."""
+    made: list[View | None] = []
+    copies: tuple[Record, ...] = ()
+    for view in views:
+        plain, records = (view, ()) if view is None else made_contiguous(binding, view)
+        made.append(plain)
+        copies += records
+    return made, copies
 
 
 def _is_plain(binding: NativeBinding) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from contextvars import ContextVar
 from multiprocessing import get_context
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from popc.request import CompileRequest
 from popc.study.advice.trial import Workshop
@@ -20,8 +21,8 @@ __all__ = ["Pool", "available_cores", "open_pool"]
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
-# The workshop of a worker process.
-_workshop: Workshop | None = None
+# That of a worker process, which the initializer makes: it runs where the work does.
+_WORKSHOP: Final[ContextVar[Workshop]] = ContextVar("_WORKSHOP")
 
 
 class Pool:
@@ -103,11 +104,9 @@ def _abandon(executor: ProcessPoolExecutor) -> None:
 
 def _start(request: CompileRequest) -> None:
     """In a worker: Ctrl-C is for the process that started it."""
-    global _workshop  # noqa: PLW0603 - an initializer has no other place
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _workshop = Workshop(request)
+    _WORKSHOP.set(Workshop(request))
 
 
 def _work(function: Callable[[Workshop, _T], _R], item: _T) -> _R:
-    assert _workshop is not None, "the initializer has run"
-    return function(_workshop, item)
+    return function(_WORKSHOP.get(), item)

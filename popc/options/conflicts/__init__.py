@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from popc.options.groups import (
+from popc.options.conflicts import (
     batch_serialization,
     checks,
     placement,

@@ -1,0 +1,119 @@
+"""Options about chips and pipelines that do not go together with others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from popc.options.conflicts.steps import anchors_given
+from popc.options.groups.placement import VirtualGraphMode
+from popc.options.groups.recomputation import AutoRecomputation
+from popc.options.options import Options
+from popc_runtime.format import ReturnType
+
+__all__ = ["conflicts", "ignored_places", "pipeline_training_conflicts"]
+
+
+_NEED_PIPELINING: Final = (
+    "accumulate_outer_fragment_schedule",
+    "accumulate_outer_fragment_excluded_virtual_graphs",
+    "pipeline_schedule",
+    "stash_all_tensors_inference_pipeline",
+)
+
+
+def conflicts(options: Options) -> Iterator[str]:
+    """Chips and pipelines that cannot be, each with its remedy."""
+    yield from _about_chips(options)
+    if options.enable_pipelining:
+        yield from _about_pipelines(options)
+    else:
+        for name in _NEED_PIPELINING:
+            if name in options.origins:
+                yield f"{name} is about pipelines, but enable_pipelining is false: set it too"
+        if options.auto_recomputation is AutoRecomputation.PIPELINE:
+            yield (
+                "auto_recomputation is pipeline, which computes the stages of a pipeline once "
+                "more, but enable_pipelining is false: set it, or choose standard or recompute_all"
+            )
+    ignored = ignored_places(options)
+    for number, rule in enumerate(options.annotate):
+        for name, _ in rule.settings:
+            if name in ignored:
+                yield f"annotate[{number}].{name} would have no effect: {ignored[name]}"
+
+
+def _about_chips(options: Options) -> Iterator[str]:
+    mode, ratios = options.virtual_graph_mode, options.virtual_graph_split_ratios
+    if ratios and mode is not VirtualGraphMode.AUTO:
+        yield (
+            f"virtual_graph_split_ratios divides the model, but virtual_graph_mode is {mode}: set "
+            "virtual_graph_mode=auto, or leave the ratios out"
+        )
+    elif ratios and len(ratios) != options.num_ipus:
+        yield (
+            f"virtual_graph_split_ratios has {len(ratios)} numbers, but num_ipus is "
+            f"{options.num_ipus}: give one number for each chip"
+        )
+    if ratios and not sum(ratios) > 0:
+        yield "virtual_graph_split_ratios are all zero: give at least one chip something to do"
+    if mode is VirtualGraphMode.AUTO and options.num_ipus == 1:
+        yield (
+            "virtual_graph_mode is auto, but num_ipus is 1: set num_ipus to the number of chips, "
+            "or leave virtual_graph_mode off"
+        )
+
+
+def _about_pipelines(options: Options) -> Iterator[str]:
+    mode = options.virtual_graph_mode
+    if mode is VirtualGraphMode.OFF:
+        yield (
+            "enable_pipelining needs chips to run the stages, but virtual_graph_mode is off: set "
+            "virtual_graph_mode=manual or auto"
+        )
+    elif mode is VirtualGraphMode.EXECUTION_PHASES:
+        yield (
+            "enable_pipelining lets stages overlap, but virtual_graph_mode is execution_phases, "
+            "which run one after the other: choose one of them"
+        )
+    if options.num_ipus == 1:
+        yield (
+            "enable_pipelining needs at least two chips, but num_ipus is 1: set num_ipus to the "
+            "number of chips"
+        )
+    for what, anchor in anchors_given(options):
+        if anchor.type is ReturnType.EVERY_N:
+            yield (
+                f"{what}: every_n does not go with enable_pipelining: return all values, or the "
+                "final one"
+            )
+    auto = options.auto_recomputation
+    if options.stash_all_tensors_inference_pipeline and auto is not AutoRecomputation.PIPELINE:
+        yield (
+            "stash_all_tensors_inference_pipeline keeps what auto_recomputation=pipeline would "
+            f"compute once more, but auto_recomputation is {auto}: leave "
+            "one of them out, or set both"
+        )
+
+
+def pipeline_training_conflicts(options: Options) -> Iterator[str]:
+    """The limits of a pipeline that trains; `conflicts` are those of all programs."""
+    if options.accumulation_factor == 1:
+        yield (
+            "enable_pipelining trains on several micro-batches at a time, but accumulation_factor "
+            "is 1: weights would be updated while later micro-batches still need the old ones; "
+            "set accumulation_factor to at least the number of stages, forward and backward"
+        )
+
+
+def ignored_places(options: Options) -> dict[str, str]:
+    """The annotations of place that have no effect with these options, and why."""
+    mode = options.virtual_graph_mode
+    found: dict[str, str] = {}
+    if mode is VirtualGraphMode.OFF:
+        found["virtual_graph"] = "virtual_graph_mode is off"
+    elif mode is VirtualGraphMode.AUTO:
+        found["virtual_graph"] = "virtual_graph_mode is auto"
+    if not options.enable_pipelining:
+        found["pipeline_stage"] = "enable_pipelining is false"
+    return found
