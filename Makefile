@@ -60,11 +60,12 @@ popart-tests: $(POPART_ENV)/.ready  ## run PopART's own tests, from the folder P
 gradients: $(VENV)/.test  ## which ops have a gradient, and why the others have none
 	$(BIN)/python -m tests.autodiff.report
 
-docs: $(VENV)/.ready  ## make docs/options.md, dialects.md, patterns.md and popart.md anew from the code
+docs: $(VENV)/.ready  ## make options.md, dialects.md, patterns.md, popart.md and schemas/ of docs anew
 	$(BIN)/python tools/options_page.py > docs/options.md
 	$(BIN)/python tools/dialects_page.py > docs/dialects.md
 	$(BIN)/python tools/patterns_page.py > docs/patterns.md
 	$(BIN)/python -m tools.popart_page > docs/popart.md
+	$(BIN)/python -m tools.schemas_page docs/schemas
 
 native: $(VENV)/.test  ## make docs/inside/native-instructions.md anew: which instructions run natively
 	$(BIN)/python -m tools.native_page > docs/inside/native-instructions.md

@@ -11,6 +11,7 @@ from popc.lowering import lower
 from popc.memory import MemoryPlan, check_plan, format_plan, plan_memory
 from popc.options import Options
 from popc.placement import start_placement
+from popc.printable import counted
 from popc.progress import UNWATCHED, Made, Snapshot, Stage, Watch
 from popc.request import CompileRequest
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
@@ -133,7 +134,7 @@ def lower_program(planned: Planned, watch: Watch = UNWATCHED) -> Compiled:
     with watch.stage(Stage.LOWER) as made:
         image = lower(planned.graph, planned.schedule, planned.plan)
         count = sum(len(instructions_of(block)) for block in image.programs.values())
-        made(f"{count:,} instructions", lambda: format_program(image))
+        made(counted(count, "instruction"), lambda: format_program(image))
     return Compiled(planned, image)
 
 
@@ -199,7 +200,7 @@ def transform_program(
 
 def _show_graph(made: Made, graph: Graph) -> None:
     count = sum(len(nested) for nested in graph.walk())
-    made(f"{count:,} ops", lambda: format_graph(graph))
+    made(counted(count, "op"), lambda: format_graph(graph))
 
 
 def _trained(

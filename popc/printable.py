@@ -11,11 +11,19 @@ from collections.abc import Sequence
 from typing import Any, Final
 from unicodedata import east_asian_width
 
-__all__ = ["format_table", "printable", "printable_data"]
+__all__ = ["counted", "format_table", "printable", "printable_data"]
 
 _WIDEST: Final = 80
 _DANGEROUS: Final = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _HIDDEN: Final = re.compile(f"[{_DANGEROUS}]")
+
+
+def counted(count: int, what: str) -> str:
+    """``1 problem``, ``2 problems``; nouns that end in s, x, ch or sh have es."""
+    if count == 1:
+        return f"1 {what}"
+    ending = "es" if what.endswith(("s", "x", "ch", "sh")) else "s"
+    return f"{count:,} {what}{ending}"
 
 
 def printable(text: str, *, keep: str = "") -> str:

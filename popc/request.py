@@ -73,6 +73,7 @@ class CompileKeywords(TypedDict, total=False):
             ``optimizer`` and perhaps ``weights``, or a mapping of these.
         loss: In place of ``train``, the table ``loss``, or the name of a tensor that is the loss.
         optimizer: In place of ``train``, the table ``optimizer``.
+        meta: Notes by name, which the archive keeps: a ticket, a data set, an author.
     """
 
     options: OptionsSource | None
@@ -83,6 +84,7 @@ class CompileKeywords(TypedDict, total=False):
     train: TrainingSource | None
     loss: Mapping[str, Any] | str | None
     optimizer: Mapping[str, Any] | None
+    meta: Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class CompileRequest:
         options: The effective options.
         shapes, dims, bind, outputs: See `CompileKeywords`.
         training: How to train it; ``None`` if it is not trained.
+        meta: See `CompileKeywords`.
     """
 
     model: ModelSource
@@ -105,6 +108,7 @@ class CompileRequest:
     bind: Mapping[str, Any] = field(default_factory=dict[str, Any])
     outputs: tuple[str, ...] = ()
     training: TrainingSettings | None = None
+    meta: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def of(cls, model: ModelSource | BinaryIO, **keywords: Unpack[CompileKeywords]) -> Self:
@@ -112,8 +116,8 @@ class CompileRequest:
 
         Raises:
             OptionError: options or the training file are wrong; lists every problem.
-            UsageError: ``train`` is given beside ``loss`` or ``optimizer``, or an argument is of
-                another kind than it has to be.
+            UsageError: ``train`` is given beside ``loss`` or ``optimizer``, a note is no text, or
+                an argument is of another kind than it has to be.
             TypeError: there is no such keyword.
         """
         _refuse_unknown(keywords)
@@ -134,6 +138,7 @@ class CompileRequest:
             given_values(keywords.get("bind")),
             given_names(keywords.get("outputs", ())),
             training,
+            _notes(keywords.get("meta") or {}),
         )
 
     @property
@@ -221,6 +226,13 @@ def _refuse_other_mode(options: object, *, trains: bool) -> None:
             f"for {now}",
             hint=f"popc.make_options(settings, trains={trains}), or hand the settings over",
         )
+
+
+def _notes(meta: Mapping[str, object]) -> dict[str, str]:
+    wrong = [name for name, note in meta.items() if not isinstance(note, str) or not name]
+    if wrong:
+        raise UsageError(f"meta: the note {wrong[0]!r} is not text with a name")
+    return {name: str(note) for name, note in meta.items()}
 
 
 def _annotations(options: Options) -> Annotations:

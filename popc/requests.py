@@ -24,7 +24,7 @@ class SeveralKeywords(TypedDict, total=False):
         dims: A size or several, by the name of the dimension; all combinations are compiled.
         split: Dimensions along which inputs of other sizes are run in parts.
         pad: Dimensions along which inputs of other sizes are filled up to the next size.
-        options, bind, outputs, train, loss, optimizer: The same for all programs.
+        options, bind, outputs, train, loss, optimizer, meta: The same for all programs.
     """
 
     options: OptionsSource | None
@@ -35,6 +35,7 @@ class SeveralKeywords(TypedDict, total=False):
     train: TrainingSource | None
     loss: Mapping[str, Any] | str | None
     optimizer: Mapping[str, Any] | None
+    meta: Mapping[str, str] | None
     split: Sequence[str]
     pad: Sequence[str]
 
@@ -51,6 +52,11 @@ class Requests:
     programs: tuple[CompileRequest, ...]
     split: tuple[str, ...] = ()
     pad: tuple[str, ...] = ()
+
+    def with_notes(self, meta: Mapping[str, str]) -> Requests:
+        """The same with notes for the archive."""
+        programs = tuple(replace(program, meta=meta) for program in self.programs)
+        return replace(self, programs=programs)
 
 
 def several_requests(

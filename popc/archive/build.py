@@ -9,6 +9,7 @@ from popc.archive.archive import Archive
 from popc.archive.limits import require_readable
 from popc.archive.merge import ProgramPart, merge_images
 from popc.archive.panels import store_in_panels
+from popc.archive.provenance import provenance_of
 from popc.archive.streams import describe_streams
 from popc.compiler import Compiled, Planned
 from popc.frontend import ImportedModel, strip_weights
@@ -167,7 +168,7 @@ def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
         floating_point_checks=_checks(options),
         sequences=tuple(SequenceSpec(name, parts) for name, parts in model.sequences.items()),
         memory=_memory(planned.plan),
-        provenance=program.loaded.provenance,
+        provenance=provenance_of(program.request, program.loaded),
     )
 
 

@@ -61,7 +61,7 @@ def compile_model(
         on_graph: Shown the graph at each checkpoint, with the order of its ops where it is known.
         against: An archive; if the program exceeds its budget, the error says what has grown.
         **keywords: What is compiled: ``options``, ``shapes``, ``dims``, ``bind``, ``outputs``,
-            ``train``, ``loss`` and ``optimizer``, as `popc.request.CompileKeywords` describes them;
+            ``train``, ``loss``, ``optimizer`` and ``meta``, as `popc.request.CompileKeywords` says;
             for several shapes lists of ``shapes``, several sizes of ``dims``, ``split`` and
             ``pad``, as `popc.requests.SeveralKeywords` does.
 

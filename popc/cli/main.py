@@ -27,6 +27,13 @@ INTERRUPTED: Final = 130  # 128 + SIGINT, as shells report it
 TERMINATED: Final = 143  # 128 + SIGTERM
 INTERNAL: Final = 70  # EX_SOFTWARE of sysexits.h
 
+# The options of the root command, which may stand behind the verb too: no verb has such options.
+_WITH_VALUE: Final = ("--format", "--color")
+_FLAGS: Final = (
+    *("--quiet", "--verbose", "--progress", "--no-progress", "--version"),
+    *("-q", "-v", "-vv", "-qv", "-vq"),
+)
+
 EPILOG: Final = """
 \b
 Exit codes:
@@ -137,7 +144,7 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one return per endi
     consoles = [Console(json=_asks_for_json(arguments), color=wants_color("auto"))]
     verb = _verb_of(arguments)
     try:
-        return _invoke(list(arguments), consoles)
+        return _invoke(_in_front(arguments), consoles)
     except PopcError as error:
         consoles[-1].show_error(verb, error)
         return error.exit_code
@@ -199,15 +206,32 @@ def _as_usage_error(error: click.UsageError) -> UsageError:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return UsageError("a command is missing", hint="popc --help lists the commands")
-    return UsageError(error.format_message(), hint=_advice(error, command))
+    return UsageError(error.format_message(), hint=f"{command} --help shows the usage")
 
 
-def _advice(error: click.UsageError, command: str) -> str:
-    option = error.option_name if isinstance(error, click.NoSuchOption) else ""
-    if command != "popc" and any(option in param.opts for param in root.params):
-        verb = command.removeprefix("popc ")
-        return f"{option} comes before the verb: popc {option} {verb} ..."
-    return f"{command} --help shows the usage"
+def _in_front(arguments: Sequence[str]) -> list[str]:
+    """The command line with the options of the root command before the verb, wherever they are.
+
+    Raises:
+        UsageError: the last one lacks its value.
+    """
+    place = next((n for n, item in enumerate(arguments) if item in VERBS), len(arguments))
+    moved: list[str] = []
+    kept: list[str] = []
+    rest = iter(arguments[place:])
+    for item in rest:
+        if item == "--":
+            kept += [item, *rest]
+        elif item in _WITH_VALUE:
+            value = next(rest, None)
+            if value is None:
+                raise UsageError(f"Option {item!r} requires an argument.")
+            moved += [item, value]
+        elif item in _FLAGS or item.partition("=")[0] in _WITH_VALUE:
+            moved.append(item)
+        else:
+            kept.append(item)
+    return [*arguments[:place], *moved, *kept]
 
 
 def _asks_for_json(arguments: Sequence[str]) -> bool:

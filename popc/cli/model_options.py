@@ -234,7 +234,7 @@ def model_options(function: _F) -> _F:
         (
             click.option(
                 "--options",
-                type=click.Path(path_type=Path, dir_okay=False),
+                type=click.Path(path_type=Path, exists=True, dir_okay=False),
                 metavar="FILE",
                 help="Options as TOML or JSON (see `popc options`).",
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from popc.printable import format_table
+from popc.printable import counted, format_table
 
 __all__ = ["Report", "counted", "format_bytes", "format_seconds", "format_table"]
 
@@ -27,14 +27,6 @@ class Report:
     text: str
     exit_code: int = 0
     warnings: tuple[str, ...] = field(default=())
-
-
-def counted(count: int, what: str) -> str:
-    """``1 problem``, ``2 problems``; nouns that end in s, x, ch or sh have es."""
-    if count == 1:
-        return f"1 {what}"
-    ending = "es" if what.endswith(("s", "x", "ch", "sh")) else "s"
-    return f"{count:,} {what}{ending}"
 
 
 def format_bytes(count: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +22,7 @@ from popc.frontend.hosts import recognise_model
 from popc.frontend.names import default_domain_name
 from popc.frontend.structure import check_structure, sort_nodes
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
+from popc.frontend.texts import read_text, unpacked
 from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.walk import node_name
 from popc_runtime.errors import ModelError, ResourceError, UsageError
@@ -41,7 +42,6 @@ _OTHER_FORMATS: Final = (
     (b"version https://git-lfs", "a Git LFS pointer: `git lfs pull` fetches the model"),
     (b"PK\x03\x04", "a zip archive (PyTorch saves such files)"),
     (b"\x89HDF", "an HDF5 file (Keras saves such files)"),
-    (b"\x1f\x8b", "a gzip file: unpack it first"),
     (b"\x80\x02", "a Python pickle"),
     (b"\x80\x04", "a Python pickle"),
     (b"<", "an HTML or XML page"),
@@ -56,11 +56,13 @@ class LoadedModel:
         proto: The model; its nodes are sorted topologically.
         base_dir: The folder that external data is relative to; "" if the model is not a file.
         sha256: Of the model file (without external data), in hexadecimal.
+        file: The name of that file; "" if the model is not a file.
     """
 
     proto: onnx.ModelProto
     base_dir: str
     sha256: str
+    file: str = ""
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -68,12 +70,14 @@ class LoadedModel:
         proto = self.proto
         facts = {
             "domain": proto.domain,
+            "file": self.file,
             "graph": proto.graph.name,
             "ir_version": str(proto.ir_version),
             "model_version": str(proto.model_version) if proto.model_version else "",
             "opsets": ", ".join(f"{domain or 'ai.onnx'} {v}" for domain, v in self.opsets.items()),
             "producer": f"{proto.producer_name} {proto.producer_version}".strip(),
         }
+        facts |= {f"metadata.{item.key}": item.value for item in proto.metadata_props}
         return {key: value for key, value in facts.items() if value}
 
     @property
@@ -167,7 +171,8 @@ def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
         )
     path = Path(usable_path(source))
     proto, digest = _read(path)
-    return _checked(proto, str(path.absolute().parent), digest, owned=True)
+    loaded = _checked(proto, str(path.absolute().parent), digest, owned=True)
+    return replace(loaded, file=path.name)
 
 
 def _checked(proto: onnx.ModelProto, base_dir: str, digest: str, *, owned: bool) -> LoadedModel:
@@ -204,8 +209,12 @@ def _read(path: Path) -> tuple[onnx.ModelProto, str]:
 
 
 def _parse(data: bytes) -> onnx.ModelProto:
+    data = unpacked(data)
     if not data:
         raise ModelError("not an ONNX model: it is empty")
+    described = read_text(data)
+    if described is not None:
+        return described
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)

@@ -176,10 +176,13 @@ def load_file(source: Path | BytesIO) -> Any:
     """The content of a .npy or .npz file.
 
     Raises:
+        UsageError: there is no such file.
         ResourceError: it cannot be read.
     """
     try:
         return np.load(source, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no file {_named(source)}") from error
     except OSError as error:
         raise ResourceError(f"cannot read {_named(source)}: {error.strerror or error}") from error
     except (ValueError, EOFError, BadZipFile) as error:

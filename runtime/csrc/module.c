@@ -1,13 +1,9 @@
-// The Python module: programs as objects.  Only the stable interface of CPython 3.11 is used.
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+// The Python module: programs as objects.
+#include "objects.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "processor.h"
-#include "program.h"
 #include "sha256.h"
 
 // -- kinds of processors --------------------------------------------------------------------------
@@ -106,33 +102,40 @@ static PyObject *hash_buffer(PyObject *self, PyObject *object) {
 // -- programs -------------------------------------------------------------------------------------
 
 typedef struct {
-    PyObject_HEAD Program *program;
-    PyObject *calls;  // tuple: what callbacks call
-    PyObject *kept;  // whatever owns the memory that the program reads and writes
-    pid_t running;  // the process that runs it: not a child forked meanwhile by another thread
-} ProgramObject;
-
-typedef struct {
+    Caller caller;
     PyObject *calls;
-    PyThreadState *thread;
 } Context;
 
 static int call_back(void *context, int64_t step) {
     Context *own = context;
-    PyEval_RestoreThread(own->thread);
+    PyEval_RestoreThread(own->caller.thread);
     PyObject *call = PyTuple_GetItem(own->calls, (Py_ssize_t)step);  // NULL: there is no such step
     PyObject *result = call ? PyObject_CallNoArgs(call) : NULL;
     Py_XDECREF(result);
-    own->thread = PyEval_SaveThread();
+    own->caller.thread = PyEval_SaveThread();
     return result ? 0 : -1;
 }
 
 static int poll_signals(void *context) {
-    Context *own = context;
-    PyEval_RestoreThread(own->thread);
+    Caller *caller = context;
+    PyEval_RestoreThread(caller->thread);
     int interrupted = PyErr_CheckSignals();
-    own->thread = PyEval_SaveThread();
+    caller->thread = PyEval_SaveThread();
     return interrupted;
+}
+
+int64_t run_object(ProgramObject *object, int threads, CallbackFn callback, Caller *caller) {
+    const int64_t process = pool_generation();
+    if (object->running == process) {
+        PyErr_SetString(PyExc_RuntimeError, "the program is running already");
+        return -1;
+    }
+    object->running = process;
+    caller->thread = PyEval_SaveThread();
+    const int64_t failed = program_run(object->program, threads, callback, poll_signals, caller);
+    PyEval_RestoreThread(caller->thread);
+    object->running = 0;
+    return PyErr_Occurred() ? -1 : failed;
 }
 
 static PyObject *raise_program_error(ProgramError error, int64_t which) {
@@ -209,18 +212,9 @@ static PyObject *program_run_method(PyObject *self, PyObject *argument) {
     ProgramObject *object = (ProgramObject *)self;
     long threads = PyLong_AsLong(argument);
     if (threads == -1 && PyErr_Occurred()) return NULL;
-    const pid_t process = getpid();
-    if (object->running == process) {
-        PyErr_SetString(PyExc_RuntimeError, "the program is running already");
-        return NULL;
-    }
-    object->running = process;
-    Context context = {object->calls, NULL};
-    context.thread = PyEval_SaveThread();
-    int64_t failed = program_run(object->program, (int)threads, call_back, poll_signals, &context);
-    PyEval_RestoreThread(context.thread);
-    object->running = 0;
-    if (PyErr_Occurred()) return NULL;
+    Context context = {{NULL}, object->calls};
+    const int64_t failed = run_object(object, (int)threads, call_back, &context.caller);
+    if (failed < 0) return NULL;
     if (!failed) Py_RETURN_NONE;
     return Py_BuildValue("Li", (long long)(failed - 1), (int)program_failure(object->program));
 }
@@ -271,14 +265,20 @@ static PyMethodDef module_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static int fill_module(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&program_spec);
+static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
+    PyObject *type = PyType_FromSpec(spec);
     if (!type) return -1;
-    int failed = PyModule_AddObjectRef(module, "Program", type);
+    const int failed = PyModule_AddObjectRef(module, name, type);
     Py_DECREF(type);
-    PyObject *names = Py_BuildValue("[sss]", "Program", "kernels", "variants");
-    if (failed || !names) return -1;
-    failed = PyModule_AddObjectRef(module, "__all__", names);
+    return failed;
+}
+
+static int fill_module(PyObject *module) {
+    if (add_type(module, "Program", &program_spec) || add_type(module, "Direct", &direct_spec))
+        return -1;
+    PyObject *names = Py_BuildValue("[ssss]", "Direct", "Program", "kernels", "variants");
+    if (!names) return -1;
+    const int failed = PyModule_AddObjectRef(module, "__all__", names);
     Py_DECREF(names);
     return failed;
 }

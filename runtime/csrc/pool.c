@@ -20,7 +20,7 @@
 #define JOB ((uint64_t)1 << 17)
 #define JOINED (OPEN - 1)
 
-enum { SPINS = 4000 };  // some tens of microseconds
+enum { SPINS = 4000 };  // 96 microseconds on Zen 3, where a pause takes 24 nanoseconds
 
 static struct {
     pthread_mutex_t owner;  // held for a run of a program; guards `started`
@@ -30,6 +30,7 @@ static struct {
     atomic_int sleeping;
     atomic_int busy;  // whether a run is going on, during which helpers wait by spinning first
     atomic_uint runs;  // that have begun: helpers wake up with each, before there is a job
+    atomic_int_fast64_t generation;  // of forks
     _Atomic uint64_t state;
     atomic_int wanted;  // helpers with a number up to this take part
     // The job: written while it is closed and nobody has joined, so `state` orders all accesses.
@@ -44,6 +45,7 @@ static struct {
     .owner = PTHREAD_MUTEX_INITIALIZER,
     .sleep = PTHREAD_MUTEX_INITIALIZER,
     .wake = PTHREAD_COND_INITIALIZER,
+    .generation = 1,
 };
 
 // Whether this thread has the pool.
@@ -121,6 +123,7 @@ static void *help(void *argument) {
 // A child has none of the threads of its parent, and whatever they held is free.  A run that has
 // forked goes on in the child too, alone.
 static void forget_threads(void) {
+    atomic_fetch_add(&pool.generation, 1);
     pthread_mutex_init(&pool.owner, NULL);
     pthread_mutex_init(&pool.sleep, NULL);
     pthread_cond_init(&pool.wake, NULL);
@@ -187,6 +190,8 @@ int pool_acquire(int threads) {
     wake_helpers();
     return threads;
 }
+
+int64_t pool_generation(void) { return atomic_load(&pool.generation); }
 
 void pool_release(int threads) {
     if (threads <= 1) return;

@@ -17,8 +17,13 @@ int pool_acquire(int threads);
 // Gives the pool back; its threads go to sleep.
 void pool_release(int threads);
 
+// A number above 0 that differs between this process, as long as it knows the pool, and its parent.
+int64_t pool_generation(void);
+
 // Calls `work` for the chunks 0 .. count - 1, on up to `threads` threads, in any order.  The caller
-// takes chunks too and never waits for a thread that has not begun.
+// takes chunks too and never waits for a thread that has not begun.  Handing out a job takes 0.04
+// microseconds on Zen 3 if nobody joins, and about 0.6 with a helper: kernels make chunks of 2**14
+// elements or so of cheap work, which are some microseconds.
 void pool_run(int threads, int64_t count, ChunkFn work, void *context);
 
 #endif

@@ -10,7 +10,7 @@ from popc_runtime.data.calls import inputs_by_name
 from popc_runtime.data.mismatches import check_stored
 from popc_runtime.data.ports import SwitchedInput, SwitchedOutput, discard
 from popc_runtime.device import MAIN_PROGRAM, InstructionTime, Ports
-from popc_runtime.errors import DeviceError, UsageError
+from popc_runtime.errors import UsageError
 from popc_runtime.executable_parts import (
     bfloat16_numbers,
     chosen_checks,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
     from popc_runtime.data.tensors import ResultTensor
     from popc_runtime.dispatch import Dispatch
+    from popc_runtime.native import DirectRun
     from popc_runtime.process.futures import AwaitableFuture
     from popc_runtime.recipe import Recipe
     from popc_runtime.session import Session
@@ -185,6 +186,11 @@ class Executable(Runnable):
                 from within a run of the same executable.
             DeviceError: an instruction failed.
         """
+        given = named if inputs is None else inputs
+        if self._direct and not (named and inputs is not None):
+            done = self._run_lock.run(self._direct, self.name, given, out)
+            if done is not None:
+                return done
         from popc_runtime.data.arrays import check_targets, joined_samples
 
         given = inputs_by_name(inputs, named)
@@ -205,6 +211,12 @@ class Executable(Runnable):
             for spec in self.outputs
         }
         return {**results, **(out or {})}  # the caller's own arrays, bfloat16 or not
+
+    @cached_property
+    def _direct(self) -> DirectRun | None:
+        plain = self._dispatch is None and self._count is None and self._bfloat16 is None
+        ready = plain and not self._synthetic
+        return self._engine.direct(self.name, self.inputs, self.outputs) if ready else None
 
     def run_buffers(
         self, inputs: Mapping[str, object] | None = None, /, **named: object
@@ -251,7 +263,7 @@ class Executable(Runnable):
         """
         given = inputs_by_name(inputs, named)
         with self._lock:
-            self._check_open()
+            self._run_lock.check_open()
             return self._background.submit(self.run, given)
 
     def session(self) -> Session:
@@ -261,7 +273,7 @@ class Executable(Runnable):
         """
         from popc_runtime.session import Session  # with all kinds of sources and sinks
 
-        self._check_open()
+        self._run_lock.check_open()
         return Session(self)
 
     def profile(self, inputs: Mapping[str, npt.ArrayLike]) -> list[InstructionTime]:
@@ -270,7 +282,7 @@ class Executable(Runnable):
             return list(self._dispatch.required(inputs).profile(inputs))
         feeds = self._check_inputs(inputs, "no")
         with self._lock:
-            self._check_ready()
+            self._run_lock.check_ready()
             try:
                 self._run_lock.running = True
                 self._connect(feeds, {})
@@ -324,7 +336,7 @@ class Executable(Runnable):
         takers: Mapping[str, Callable[[memoryview], object]],
     ) -> None:
         with self._lock:
-            self._check_ready()
+            self._run_lock.check_ready()
             start = perf_counter()
             try:
                 self._run_lock.running = True
@@ -386,15 +398,3 @@ class Executable(Runnable):
         finally:
             with self._lock:
                 self._run_lock.closed = True
-
-    def _check_open(self) -> None:
-        if self._run_lock.closed:
-            raise DeviceError("the executable is closed")
-
-    def _check_ready(self) -> None:
-        self._check_open()
-        if self._run_lock.running:  # by this thread, which has the turn
-            raise UsageError(
-                "a source, sink or signal handler cannot run the executable that calls it",
-                hint="load the archive a second time, and run the second executable",
-            )

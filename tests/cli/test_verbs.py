@@ -151,6 +151,11 @@ def test_inspect_archive(archive: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert run(["inspect", str(archive), "--section", section]) == 0
         assert capsys.readouterr().out.strip()
     assert run(["inspect", str(archive), "--section", "nodes"]) == 2
+    shown = ["inspect", str(archive), "--section", "options"]
+    for more, lines in (([], 1), (["--all"], len(SCHEMA))):
+        capsys.readouterr()
+        assert run([*shown, *more]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == lines
 
 
 def test_inspect_model(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,11 +50,15 @@ def _check(
 
 
 def _layer(
-    opcode: str, direction: str, functions: tuple[str, ...], **more: Any
+    opcode: str,
+    direction: str,
+    functions: tuple[str, ...],
+    sizes: tuple[int, int, int, int] = (5, 3, 7, 19),
+    **more: Any,
 ) -> tuple[list[Array | None], list[Array], dict[str, Any]]:
     """Operands, results and attributes of a layer, with states, lengths, and all that is kept."""
     ways, gates, states = 1 + (direction == "bidirectional"), _GATES[opcode], 1 + (opcode == "LSTM")
-    steps, batch, width, hidden = 5, 3, 7, 19
+    steps, batch, width, hidden = sizes
     attributes = {
         "direction": direction,
         "activations": functions * ways,
@@ -70,7 +74,7 @@ def _layer(
         _numbers(ways, gates * hidden, width, seed=1) / 3,
         _numbers(ways, gates * hidden, hidden, seed=2) / 5,
         _numbers(ways, 2 * gates * hidden, seed=3),
-        np.array([5, 2, 3], np.int32),
+        np.resize([steps, 2, 3], batch).astype(np.int32),
         *(_numbers(ways, batch, hidden, seed=4 + index) for index in range(states)),
     ]
     if opcode == "LSTM":
@@ -109,6 +113,31 @@ def test_recurrent_layers(
             _check(library, opcode, inputs, outputs, attributes, constant)
             _check(library, opcode, inputs[:4], outputs[:1], attributes, constant)
             _check(library, opcode, inputs[:3], outputs, attributes, constant)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("opcode", ["LSTM", "GRU"])
+@pytest.mark.parametrize(
+    ("steps", "batch", "hidden", "direction"),
+    [
+        (50, 4, 16, "reverse"),  # several blocks of steps
+        (3, 9, 33, "bidirectional"),  # rows that are packed, and some that are not
+        (2, 20, 5, "forward"),
+        (4, 1, 272, "forward"),  # several threads in a step
+    ],
+)
+def test_rows_steps_and_units_in_blocks(
+    library: Library, opcode: str, steps: int, batch: int, hidden: int, direction: str, late: int
+) -> None:
+    functions = ("sigmoid", "tanh", "tanh")[: 3 if opcode == "LSTM" else 2]
+    sizes = (steps, batch, 10, hidden)
+    inputs, outputs, attributes = _layer(
+        opcode, direction, functions, sizes, linear_before_reset=late
+    )
+    inputs[4] = np.arange(batch, dtype=np.int32) % (steps + 1)
+    usual = inputs[: 6 + (opcode == "LSTM")]
+    for given in (usual, [*usual[:4], None, *usual[5:]]):
+        _check(library, opcode, given, outputs[:2], attributes, (1, 2, 3))
 
 
 @pytest.mark.parametrize("opcode", _GATES)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from popc.cli.main import run
 from popc.options import Options, resolve_options
 from popc.options.dialects.dialect import Becomes
 from popc.options.dialects.known import DIALECTS, dialect_named, marks_of, native_names
@@ -336,3 +337,13 @@ def test_dialects_are_listed() -> None:
     with pytest.raises(OptionError, match="there is no dialect 'optmum'") as caught:
         describe_dialect("optmum")
     assert caught.value.hint == "did you mean optimum?"
+
+
+def test_the_command_line_lists_dialects(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["options", "--dialect", "paddle", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["dialect"] == "paddle"
+    names = [row["name"] for row in document["options"]]
+    assert names[:2] == ["num_ipus", "is_training"]
+    assert run(["options", "num_ipu", "--dialect", "paddle"]) == 2
+    assert "did you mean num_ipus?" in capsys.readouterr().err

@@ -67,7 +67,7 @@ def test_commands_of_the_readme(folder: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
             cwd=folder, env={**os.environ, "PYTHONPATH": path},
-            capture_output=True, text=True, check=False, timeout=60,
+            capture_output=True, text=True, check=False, timeout=600,
         )  # fmt: skip
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 

@@ -39,7 +39,7 @@ _FLAGS: Final = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-_SECONDS: Final = 60.0
+_SECONDS: Final = 300.0
 
 
 def find_browser() -> str | None:
@@ -221,7 +221,7 @@ def open_page(browser: str, path: Path, folder: Path, width: int = 1280) -> Iter
 
 def _wait(process: int) -> None:
     """Until it has ended by itself, or is made to."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while os.waitpid(process, os.WNOHANG) == (0, 0):
         if time.monotonic() > deadline:
             os.kill(process, signal.SIGKILL)

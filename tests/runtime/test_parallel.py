@@ -55,7 +55,7 @@ def _shared(*calls: Call) -> Call:
 
 
 def test_two_threads_work_at_the_same_time() -> None:
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=300)
     _shared(meeting.wait, meeting.wait)()
 
 
@@ -78,7 +78,7 @@ def test_programs_in_several_threads_share_the_helpers() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(timeout=300)
     assert len(results) == 4 * 50 * 10
 
 

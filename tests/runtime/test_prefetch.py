@@ -25,7 +25,7 @@ SAMPLES = np.random.default_rng(1).standard_normal((8, 2, 3)).astype(np.float32)
 
 
 def _wait_until(holds: Callable[[], bool]) -> None:
-    end = monotonic() + 5
+    end = monotonic() + 300
     while not holds():
         assert monotonic() < end, "it never came to that"
         sleep(0.002)
@@ -175,7 +175,7 @@ _INTERRUPTED = """
     import popc_runtime
     def source(number):
         print("asked", number, flush=True)
-        time.sleep(60)
+        time.sleep(600)
     with popc_runtime.load({path!r}).session() as session:
         session.connect("x", source)
         try:

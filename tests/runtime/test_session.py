@@ -125,7 +125,7 @@ def test_queue_is_fed_while_the_session_waits(tmp_path: Path) -> None:
     producer = threading.Thread(target=lambda: deque(map(feed.put, SAMPLES), 0))
     producer.start()
     with executable(affine(), tmp_path).session() as session:
-        session.connect("x", feed, timeout=10).connect("y", results).step(6)
+        session.connect("x", feed, timeout=300).connect("y", results).step(6)
     producer.join()
     assert len(results) == 6
 

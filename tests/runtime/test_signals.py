@@ -23,7 +23,7 @@ _PYTHON = """
 import threading
 from tests.runtime.test_parallel import _shared
 
-meeting = threading.Barrier(2, timeout=60)
+meeting = threading.Barrier(2, timeout=300)
 _shared(meeting.wait, meeting.wait)()
 """
 _WAIT = """
@@ -48,7 +48,7 @@ def _ended(script: str) -> tuple[int, str, str]:
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     return done.returncode, done.stdout.strip(), done.stderr

@@ -21,7 +21,7 @@ def test_demo_recognises_its_own_files() -> None:
     except FetchError as error:
         pytest.skip(f"1 model cannot be fetched: {error}")
     done = subprocess.run(
-        [sys.executable, str(_DEMO)], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, str(_DEMO)], capture_output=True, text=True, check=False, timeout=1800
     )
     assert done.returncode == 0, done.stderr
     assert "json/__init__.py: python" in done.stdout

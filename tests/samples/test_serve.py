@@ -27,7 +27,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _serve(archive: Path, requests: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(_SCRIPT), str(archive)]
     return subprocess.run(
-        command, input=requests, capture_output=True, text=True, check=False, timeout=60
+        command, input=requests, capture_output=True, text=True, check=False, timeout=600
     )
 
 
@@ -67,7 +67,7 @@ def test_an_unusable_archive_ends_with_its_exit_code(tmp_path: Path) -> None:
 
 def test_without_an_archive_the_usage_is_shown() -> None:
     done = subprocess.run(
-        [sys.executable, str(_SCRIPT)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, str(_SCRIPT)], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 2
     assert "requests.txt" in done.stderr

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import click
 
+from popc.cli.console import Console
 from popc.cli.engine_options import limits_option
-from popc.cli.report import Report, format_table
+from popc.cli.model_options import (
+    ModelSettings,
+    model_options,
+    refuse_model_settings,
+    train_option,
+)
+from popc.cli.report import Report, counted, format_table
+from popc_runtime.errors import DoesNotFitError, ModelError
 
 __all__ = ["command"]
 
@@ -15,18 +23,53 @@ __all__ = ["command"]
 @click.command("check")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @limits_option
-def command(*, file: Path, limits: str) -> Report:
+@model_options
+@train_option("Check a training step: this file names loss and optimizer.")
+@click.pass_obj
+def command(
+    console: Console, *, file: Path, limits: str, settings: ModelSettings, train: Path | None
+) -> Report:
     """Say whether popc can compile FILE (a model) or this runtime can load it (an archive).
 
-    Exits with 1 if not.  Shapes are not looked at: `popc compile` does that.
+    Exits with 1 if not.  Operators are looked up; with shapes, dimensions or other settings the
+    model is compiled too, and nothing written.
 
     \b
     popc check model.onnx
+    popc check model.onnx --dim batch=8
     popc check model.popx
     """
     from popc_runtime.format import is_archive
 
-    return _check_archive(file, limits) if is_archive(file) else _check_model(file)
+    if is_archive(file):
+        refuse_model_settings(settings, train)
+        return _check_archive(file, limits)
+    if train is None and settings.is_empty:
+        return _check_model(file)
+    return _check_compiles(console, file, settings, train)
+
+
+def _check_compiles(
+    console: Console, path: Path, settings: ModelSettings, train: Path | None
+) -> Report:
+    from popc.compiler import compile_program
+    from popc.progress import Watch
+    from popc.reporting.estimation import check_target
+
+    request = settings.request(path, train)
+    check_target(request.options)
+    known = _check_model(path)
+    if known.exit_code:
+        return known
+    try:
+        compiled = compile_program(request, request.load(), Watch(console.on_progress()))
+    except (ModelError, DoesNotFitError) as error:
+        problem = {"code": error.code, "message": error.message, "details": list(error.details)}
+        data = {**known.data, "supported": False, "compiles": False, "problem": problem}
+        return Report("check", data, f"does not compile: {error}", exit_code=1)
+    model = compiled.planned.model
+    data = {**known.data, "compiles": True, "problem": None}
+    return Report("check", data, "supported: the model compiles", warnings=tuple(model.notes))
 
 
 def _check_archive(path: Path, limits: str) -> Report:
@@ -74,7 +117,7 @@ def _check_model(path: Path) -> Report:
         for row in found
     ]
     header = ["operator", "version", "reason", "nodes"]
-    text = f"not supported: {len(found)} problems\n{format_table([header, *rows])}"
+    text = f"not supported: {counted(len(found), 'problem')}\n{format_table([header, *rows])}"
     return Report("check", data, text, exit_code=1)
 
 

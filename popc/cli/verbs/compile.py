@@ -22,6 +22,7 @@ from popc.cli.model_options import (
 )
 from popc.cli.refusal import advised
 from popc.cli.report import Report, format_bytes, format_table
+from popc.inputs.arguments import pairs
 from popc.progress import OnProgress, ProgressEvent, Snapshot, Stage
 from popc_runtime.errors import UsageError
 from popc_runtime.process.files import refuse_to_replace, require_room_for
@@ -86,6 +87,12 @@ __all__ = ["command"]
     metavar="ARCHIVE",
     help="If the program exceeds its budget, say what has grown since this archive.",
 )
+@click.option(
+    "--meta",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Note something in the archive, which `popc inspect` shows; repeatable.",
+)
 @click.option("--force", is_flag=True, help="Replace the archive if it exists.")
 @click.pass_obj
 def command(
@@ -106,6 +113,7 @@ def command(
     explain_options: bool,
     allow_out_of_memory: bool,
     against: Path | None,
+    meta: tuple[str, ...],
     force: bool,
 ) -> Report:
     """Compile MODEL, an ONNX file (- for stdin), into an executable archive.
@@ -133,6 +141,7 @@ def command(
         return _stop_after(model, settings, train, Stage(stop_after), dumps, console)
     # Mistakes there come before files.
     requests = several.requests(settings, read_source(model), train)
+    requests = requests.with_notes(pairs(meta, "--meta"))
     target = output or model.with_suffix(".popx")
     _refuse_target(target, model)
     refuse_to_replace(target, force=force)  # before minutes of work, not after

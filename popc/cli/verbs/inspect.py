@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from popc.cli.report import Report, format_bytes, format_table
+from popc.cli.report import Report, counted, format_bytes, format_table
 
 __all__ = ["command"]
 
@@ -27,7 +27,12 @@ _SECTIONS = (
     show_default=True,
     help="Section to show; weights and nodes are for models, the others for archives.",
 )
-@click.option("--all", "show_all", is_flag=True, help="Show every row of long tables.")
+@click.option(
+    "--all",
+    "show_all",
+    is_flag=True,
+    help="Show every row of long tables, and options with their defaults.",
+)
 def command(*, file: Path, section: str, show_all: bool) -> Report:
     """Show what is in FILE, an ONNX model or an archive.
 
@@ -38,14 +43,14 @@ def command(*, file: Path, section: str, show_all: bool) -> Report:
     from popc_runtime.format import is_archive
 
     if is_archive(file):
-        return _inspect_archive(file, section)
+        return _inspect_archive(file, section, show_all=show_all)
     return _inspect_model(file, section, limit=None if show_all else 20)
 
 
 # -- archives --------------------------------------------------------------------------------------
 
 
-def _inspect_archive(path: Path, section: str) -> Report:
+def _inspect_archive(path: Path, section: str, *, show_all: bool) -> Report:
     from popc_runtime.errors import UsageError
     from popc_runtime.format import ArchiveFile, decode_program, format_program
 
@@ -59,6 +64,8 @@ def _inspect_archive(path: Path, section: str) -> Report:
         if section == "program":
             text = format_program(decode_program(archive.read("program"))).rstrip()
             return Report("inspect", {**data, "program": text}, text)
+    if section == "options":
+        return Report("inspect", data, _archive_options(data, show_all=show_all))
     if section not in _ARCHIVE_TEXTS:
         raise UsageError(
             f"an archive has no ONNX {section}", hint="--section program shows its program"
@@ -185,13 +192,14 @@ def _archive_streams(data: dict[str, Any]) -> str:
     )
 
 
-def _archive_options(data: dict[str, Any]) -> str:
-    return format_table(
-        [
-            [row["name"], "=", str(row["value"]), f"# from {row['origin']}"]
-            for row in data["options"]
-        ]
-    )
+def _archive_options(data: dict[str, Any], *, show_all: bool) -> str:
+    """The options that were set, or all."""
+    every = data["options"]
+    shown = [row for row in every if show_all or row["origin"] != "default"]
+    lines = [[row["name"], "=", str(row["value"]), f"# from {row['origin']}"] for row in shown]
+    hidden = len(every) - len(shown)
+    rest = f"{counted(hidden, 'option')} with the default value: --all shows them"
+    return "\n".join([*([format_table(lines)] if lines else []), *([rest] if hidden else [])])
 
 
 def _archive_blobs(data: dict[str, Any]) -> str:
@@ -215,7 +223,6 @@ _ARCHIVE_TEXTS = {
     "programs": _archive_programs,
     "streams": _archive_streams,
     "variables": _archive_variables,
-    "options": _archive_options,
     "blobs": _archive_blobs,
 }
 

@@ -70,7 +70,8 @@ def _of_dialect(dialect: str, key: str | None) -> Report:
         )
     header = ["setting", "type", "default", "becomes"]
     table = [[row["key"], row["type"], str(row["default"]), row["becomes"]] for row in chosen]
-    data = {"dialect": dialect, "settings": chosen}
+    named = [{**row, "name": row["key"], "help": row["becomes"]} for row in chosen]
+    data = {"dialect": dialect, "options": named}
     return Report("options", data, format_table([header, *table]))
 
 

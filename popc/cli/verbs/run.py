@@ -14,7 +14,7 @@ from popc.cli.engine_options import engine_option, limits_option, program_option
 from popc.cli.files import write_text
 from popc.cli.model_options import ModelSettings, model_options, train_option
 from popc.cli.programs import cache_option, load_program
-from popc.cli.report import Report, format_seconds, format_table
+from popc.cli.report import Report, counted, format_seconds
 from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ __all__ = ["command"]
     help="Write the time that the steps would take on the target: JSON if FILE ends in .json, else "
     "text. For archives compiled with instrument_with_hardware_cycle_counter.",
 )
+@click.option("--values", is_flag=True, help="With --format json: print every value.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @threads_option("run")
 @engine_option
@@ -96,6 +97,7 @@ def command(
     seed: int | None,
     fp_checks: bool | None,
     report_path: Path | None,
+    values: bool,
     force: bool,
     threads: int | None,
     engine: str,
@@ -115,8 +117,11 @@ def command(
     popc run model.onnx --dim batch=1 --input x=image.npy
     popc run instrumented.popx --input x=random:0 --report cycles.txt
     """
+    from popc.cli.results import results_data, results_table
     from popc.inputs.arrays import gather_inputs, plan_outputs, write_outputs
 
+    if values and not console.json:
+        raise UsageError("--values prints into the JSON document", hint="popc --format json run")
     executable = load_program(
         *(file, settings, train, console),
         cached=cached,
@@ -139,15 +144,14 @@ def command(
     warnings = _non_finite(arrays, strict=strict)
     written = write_outputs(arrays, targets)
     seconds = executable.stats().run_seconds
-    rows = [_summary(name, array) for name, array in arrays.items()]
     data = {
         "steps": steps,
         "seconds": seconds,
-        "outputs": [dict(zip(_COLUMNS, row, strict=True)) for row in rows],
+        "outputs": results_data(arrays, values=values),
         "files": written,
     }
-    steps_text = f"{steps} step{'s' if steps > 1 else ''} in {format_seconds(seconds)}"
-    text = "\n".join([format_table([_COLUMNS, *rows]), steps_text, *_renamed(written, results)])
+    steps_text = f"{counted(steps, 'step')} in {format_seconds(seconds)}"
+    text = "\n".join([results_table(arrays), steps_text, *_renamed(written, results)])
     to_stdout = "-" in written.values()
     return Report("run", data, "" if to_stdout else text, warnings=warnings)
 
@@ -166,9 +170,6 @@ def _write_report(executable: Executable, path: Path) -> None:
     as_json = path.suffix.lower() == ".json"
     text = json.dumps(report.to_dict(), indent=2, sort_keys=True) if as_json else str(report)
     write_text(path, f"{text}\n")
-
-
-_COLUMNS = ("output", "type", "min", "mean", "max", "first values")
 
 
 def _run_steps(
@@ -200,13 +201,3 @@ def _non_finite(results: Mapping[str, Array], *, strict: bool) -> tuple[str, ...
     if bad and strict:
         raise DeviceError(message)
     return (message,) if bad else ()
-
-
-def _summary(name: str, array: Array) -> tuple[str, ...]:
-    type_ = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-    first = " ".join(f"{value:.6g}" for value in array.reshape(-1)[:4].tolist())
-    if array.size == 0:
-        return (name, type_, "-", "-", "-", "")
-    wide = array.astype("float64")
-    numbers = (wide.min(), wide.mean(), wide.max())
-    return (name, type_, *(f"{number:.6g}" for number in numbers), first)

@@ -12,7 +12,7 @@ import click
 
 from popc.cli.console import Console
 from popc.cli.engine_options import threads_option
-from popc.cli.report import Report, format_seconds, format_table
+from popc.cli.report import Report, counted, format_seconds, format_table
 from popc.cli.train_settings import TrainSettings
 from popc_runtime.errors import UsageError
 
@@ -198,7 +198,7 @@ class _Run:
         history = self.trainer.progress.history
         written = self._write(history)
         seconds = sum(record.seconds for record in history)
-        lines = [_table(history), f"{len(history)} epochs in {format_seconds(seconds)}"]
+        lines = [_table(history), f"{counted(len(history), 'epoch')} in {format_seconds(seconds)}"]
         lines += [f"wrote {path}" for path in written]
         data = {
             "history": [

@@ -116,12 +116,16 @@ def _text(rows: list[Comparison], wrong: list[Comparison]) -> str:
     if not rows:
         return "nothing to compare: every output of the model is one of its inputs"
     if not wrong:
-        return f"{table}{more}\nall {len(rows)} tensors agree"
+        return f"{table}{more}\n{_all(len(rows))}"
     first = wrong[0]
     return (
         f"{table}{more}\n{len(wrong)} of {len(rows)} tensors differ; "
         f"the first in order of execution is {first.name} (node {first.node or '-'})"
     )
+
+
+def _all(count: int) -> str:
+    return "the tensor agrees" if count == 1 else f"all {count:,} tensors agree"
 
 
 def _row(comparison: Comparison) -> list[str]:

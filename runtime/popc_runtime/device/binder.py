@@ -12,7 +12,9 @@ from popc_runtime.format import Block, IfBlock, Instruction, RepeatBlock
 from popc_runtime.ground.hints import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from popc_runtime.format import TensorSpec
     from popc_runtime.kernels import Binding
+    from popc_runtime.native import DirectRun
 
 __all__ = ["Binder"]
 
@@ -56,6 +58,13 @@ class Binder(ABC):
     @abstractmethod
     def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
         """A function that runs ``steps`` one after another."""
+
+    def direct(
+        self, walk: Callable[[], None], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> DirectRun | None:
+        """A function that runs what ``walk`` does on arrays, past the ports; if there is one."""
+        del walk, inputs, outputs
+        return None
 
     @abstractmethod
     def timed(self, steps: Sequence[Step]) -> list[InstructionTime]:

@@ -13,7 +13,12 @@ from popc_runtime.device.bound_program import LOAD_PROGRAM, BoundProgram
 from popc_runtime.device.ports import Ports
 from popc_runtime.device.steps import InstructionTime
 from popc_runtime.format import Array, FloatCheck, ProgramImage, VariableSpec
+from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.kernels.core.random_state import RandomState
+
+if TYPE_CHECKING:
+    from popc_runtime.format import TensorSpec
+    from popc_runtime.native import DirectRun
 
 __all__ = ["Engine"]
 
@@ -106,6 +111,12 @@ class Engine:
         walk = self._walk_of(program)  # binding finds out which settings hold
         with self.binder.settings():
             walk()
+
+    def direct(
+        self, program: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> DirectRun | None:
+        """A function that runs one program on arrays, past the ports; ``None`` if there is none."""
+        return self.binder.direct(self._walk_of(program), inputs, outputs)
 
     def profile(self, program: str) -> list[InstructionTime]:
         """Run one program and time each instruction; a block counts as one."""

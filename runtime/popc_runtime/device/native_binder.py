@@ -18,9 +18,10 @@ from popc_runtime.device.steps import InstructionTime, Step, cannot_be_bound, na
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Block, DType, IfBlock, Instruction, RepeatBlock
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import TYPE_CHECKING, TypeVar
+from popc_runtime.ground.hints import TYPE_CHECKING, NoReturn, TypeVar
 from popc_runtime.native import (
     Branch,
+    DirectRun,
     Item,
     Library,
     Loop,
@@ -29,6 +30,7 @@ from popc_runtime.native import (
     NativeProgram,
     Record,
     Space,
+    Transfer,
     encode,
 )
 from popc_runtime.native.contiguous import move_record
@@ -36,6 +38,7 @@ from popc_runtime.native.record import MAX_RANK
 from popc_runtime.native.views import View, empty
 
 if TYPE_CHECKING:
+    from popc_runtime.format import TensorSpec
     from popc_runtime.kernels import Binding
 
 __all__ = ["NativeBinder", "is_native"]
@@ -50,6 +53,16 @@ class _NativeStep(Step):
     """A step and its place in a native program: a record, or the call itself."""
 
     item: Item
+
+
+@frozen
+class _Walk:
+    """Runs a native program."""
+
+    program: NativeProgram
+
+    def __call__(self) -> None:
+        _told(self.program.run)
 
 
 class NativeBinder(Binder):
@@ -76,7 +89,15 @@ class NativeBinder(Binder):
 
     def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
         """A native program of ``steps``."""
-        return partial(_told, self._native_program(steps).run)
+        return _Walk(self._native_program(steps))
+
+    def direct(
+        self, walk: Callable[[], None], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> DirectRun | None:
+        """See `Binder`."""
+        if self._calls_numpy or not isinstance(walk, _Walk):
+            return None
+        return walk.program.direct(inputs, outputs, _fail)
 
     def timed(self, steps: Sequence[Step]) -> list[InstructionTime]:
         """See `Binder`."""
@@ -144,7 +165,10 @@ class NativeBinder(Binder):
             call = partial(self.program.ports.inputs[stream].load, near.memory())
         else:
             call = partial(self.program.ports.outputs[stream].store, near.memory())
-        steps = [self._called(Step(call, item.name, item.opcode))]
+        step = Step(call, item.name, item.opcode)
+        guarded = partial(_guarded, step, self._loops)
+        moved = Transfer(stream, loads, near.memory(), guarded)
+        steps: list[Step] = [_NativeStep(*_of(step), moved)]
         if near is not view:
             record = move_record(view, near) if loads else move_record(near, view)
             steps.insert(len(steps) if loads else 0, self.native(item, record))
@@ -210,7 +234,9 @@ class NativeBinder(Binder):
 
 def is_native(step: Step) -> bool:
     """True if a step runs without Python."""
-    return isinstance(step, _NativeStep) and not callable(step.item)
+    return isinstance(step, _NativeStep) and not (
+        isinstance(step.item, Transfer) or callable(step.item)
+    )
 
 
 def _told(run: Callable[[], _T]) -> _T:
@@ -218,10 +244,14 @@ def _told(run: Callable[[], _T]) -> _T:
     try:
         return run()
     except NativeFailure as failure:
-        if failure.owner is None:  # before the first kernel
-            raise DeviceError(f"the program cannot run: {failure}") from failure
-        step, loops = failure.owner
-        raise _device_error(step, loops, failure) from failure
+        _fail(failure)
+
+
+def _fail(failure: NativeFailure) -> NoReturn:
+    if failure.owner is None:  # before the first kernel
+        raise DeviceError(f"the program cannot run: {failure}") from failure
+    step, loops = failure.owner
+    raise _device_error(step, loops, failure) from failure
 
 
 def _of(step: Step) -> tuple[Callable[[], object], str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
 from popc_runtime.native.binding import NativeBinding, Space
+from popc_runtime.native.direct import DirectRun, Transfer
 from popc_runtime.native.encode import encode, native_opcodes
 from popc_runtime.native.library import (
     Library,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Branch",
+    "DirectRun",
     "Item",
     "Library",
     "Loop",
@@ -30,6 +32,7 @@ __all__ = [
     "NativeProgram",
     "Record",
     "Space",
+    "Transfer",
     "encode",
     "fast_sha256",
     "find_library",

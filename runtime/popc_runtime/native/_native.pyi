@@ -1,9 +1,9 @@
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 from typing_extensions import Buffer
 
-__all__ = ["Program", "address", "kernels", "sha256", "variants", "window"]
+__all__ = ["Direct", "Program", "address", "kernels", "sha256", "variants", "window"]
 
 def variants() -> list[str]: ...
 def kernels(variant: str, /) -> dict[str, int]: ...
@@ -24,3 +24,18 @@ class Program:
     def run(self, threads: int, /) -> tuple[int, int] | None: ...
     def measure(self, wanted: int, /) -> None: ...
     def nanoseconds(self, record: int, /) -> int: ...
+
+class Direct:
+    def __new__(
+        cls,
+        program: Program,
+        inputs: tuple[tuple[object, ...], ...],
+        outputs: tuple[tuple[object, ...], ...],
+        array_type: type,
+        empty: Callable[..., object],
+        fail: Callable[[int, int], object],
+        threads: int,
+        stores_last: bool,
+        /,
+    ) -> Self: ...
+    def run(self, inputs: object, out: object, /) -> dict[str, Any] | None: ...

@@ -7,10 +7,10 @@ records of the same instruction; constants are converted once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import replace
+from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.core.rounding_mode import Rounding
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import tensors

@@ -6,9 +6,13 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 
 from popc_runtime.ground.frozen import field, frozen
-from popc_runtime.ground.hints import Any, Final, TypeAlias
+from popc_runtime.ground.hints import TYPE_CHECKING, Any, Final, TypeAlias
+from popc_runtime.native.direct import DirectRun, Transfer, direct_run
 from popc_runtime.native.library import Library
 from popc_runtime.native.record import Record
+
+if TYPE_CHECKING:
+    from popc_runtime.format import TensorSpec
 
 __all__ = ["Branch", "Item", "Loop", "NativeFailure", "NativeProgram"]
 
@@ -40,7 +44,7 @@ class Branch:
 
 
 # A function is called with the interpreter's lock held.
-Item: TypeAlias = "Record | Loop | Branch | Callable[[], object]"
+Item: TypeAlias = "Record | Loop | Branch | Transfer | Callable[[], object]"
 
 
 class NativeFailure(Exception):
@@ -80,7 +84,7 @@ class _Writer:
         if isinstance(item, Branch):
             first = self.items(item.then_body)
             return _IF, [item.condition, len(first), *first, *self.items(item.else_body)]
-        self.calls.append(item)
+        self.calls.append(item.call if isinstance(item, Transfer) else item)
         return _CALLBACK, (len(self.calls) - 1,)
 
 
@@ -119,6 +123,8 @@ class NativeProgram:
         except ValueError as error:
             raise self._refused(str(error)) from error
         self._threads = threads
+        self._module = library.module
+        self._calls = len(writer.calls)
 
     def _refused(self, reason: str) -> NativeFailure:
         """For "record 3 is malformed", or "not supported"; -1 is none of the items."""
@@ -134,12 +140,34 @@ class NativeProgram:
         """
         failed = self._program.run(self._threads)
         if failed is not None:
-            number, reason = failed
-            item = self._written[number]
-            if not isinstance(item, Record):
-                raise NativeFailure(_REASONS[reason], None)
-            told = "" if item.explain is None else item.explain()
-            raise NativeFailure(told or _REASONS[reason], item.owner)
+            raise self._failure(*failed)
+
+    def _failure(self, number: int, reason: int) -> NativeFailure:
+        item = self._written[number]
+        if not isinstance(item, Record):
+            return NativeFailure(_REASONS[reason], None)
+        told = "" if item.explain is None else item.explain()
+        return NativeFailure(told or _REASONS[reason], item.owner)
+
+    def direct(
+        self,
+        inputs: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+        fail: Callable[[NativeFailure], object],
+    ) -> DirectRun | None:
+        """`run` on numpy's arrays; ``fail`` raises the error of a failure.
+
+        ``None`` if the program calls Python for more than to move each of these tensors once.
+        """
+        if self._calls != len(inputs) + len(outputs):
+            return None
+
+        def failed(number: int, reason: int) -> None:
+            fail(self._failure(number, reason))
+
+        return direct_run(
+            self._module, self._program, self._items, inputs, outputs, failed, self._threads
+        )
 
     def seconds(self) -> list[float]:
         """Run once; the time that each item has taken."""

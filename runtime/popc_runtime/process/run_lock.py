@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from _thread import RLock  # what `threading` has more is not needed, and takes its time
 from collections.abc import Callable
+from time import perf_counter
 
-from popc_runtime.errors import DeviceError
-from popc_runtime.ground.hints import TYPE_CHECKING, Any
+from popc_runtime.errors import DeviceError, UsageError
+from popc_runtime.ground.hints import TYPE_CHECKING, Any, TypeVar
 from popc_runtime.process.forks import forget_in_children, free
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from popc_runtime.process.futures import AwaitableFuture
 
 __all__ = ["Background", "RunLock"]
+
+_T = TypeVar("_T")
 
 
 class RunLock:
@@ -41,6 +44,48 @@ class RunLock:
         self.runs = 0
         self.seconds = 0.0
         forget_in_children(self)
+
+    def check_open(self) -> None:
+        """Check that there may be runs.
+
+        Raises:
+            DeviceError: there may not.
+        """
+        if self.closed:
+            raise DeviceError("the executable is closed")
+
+    def check_ready(self) -> None:
+        """Check that the thread that has the lock may start a run.
+
+        Raises:
+            DeviceError: there are to be no more runs.
+            UsageError: it is within one.
+        """
+        self.check_open()
+        if self.running:  # by this thread, which has the turn
+            raise UsageError(
+                "a source, sink or signal handler cannot run the executable that calls it",
+                hint="load the archive a second time, and run the second executable",
+            )
+
+    def run(self, call: Callable[..., _T], name: str, *arguments: object) -> _T:
+        """The result of a call that runs a program; ``None`` says that nothing has run.
+
+        Raises:
+            DeviceError, UsageError: see `check_ready`; and whatever the call does.
+        """
+        with self.lock:
+            self.check_ready()
+            try:
+                start, self.running = perf_counter(), True
+                result = call(*arguments)
+            finally:
+                self.running = False
+            if result is not None:
+                self.last = name
+                self.runs += 1
+                self.seconds += perf_counter() - start
+            return result
 
     def forget_threads(self) -> None:
         """See `forget_in_children`."""

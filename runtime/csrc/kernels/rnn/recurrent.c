@@ -6,14 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../matmul/gemm.h"
-#include "../support/math.h"
+enum {
+    BLOCK_ROWS = 96,  // of the input, about, that are multiplied at once: 16 tiles with AVX2
+    // Products of a step that are worth a thread: some microseconds, where handing them out takes 0.6.
+    STEP_WORK = 1 << 17,
+};
 
 static void release(void *argument) {
     State *state = argument;
     free(state->packed_w);
     free(state->packed_r);
     free(state->bias_sums);
+    free(state->late_bias);
     free(state);
 }
 
@@ -104,55 +108,101 @@ static bool read_operands(State *state, Params *params) {
     state->clip = (float)next_float(params);
     read_functions(state, params);
     const bool known = state->gates == RNN || state->gates == LSTM || state->gates == GRU;
-    return !params->bad && state->directions >= 0 && state->directions <= 2 && known &&
-           are_weights(state, &x, &w, &r) && are_sized(state, &bias, more) && has_functions(state);
+    return !params->bad && state->directions >= 1 && state->directions <= 2 && known &&
+           state->batch > 0 && are_weights(state, &x, &w, &r) && are_sized(state, &bias, more) &&
+           has_functions(state);
+}
+
+// Two directions are two threads; a single one has several in each step, if that pays.  False if there
+// is more than memory can be addressed with.
+static bool divide(State *state) {
+    state->wide = padded(state->hidden, PANEL_COLUMNS);
+    const int64_t columns = state->gates * state->wide;
+    const int64_t rows = state->batch + BLOCK_ROWS + TILE_ROWS;
+    const int64_t sizes[] = {size_of(rows, columns, 1), size_of(rows, state->width, 1)};
+    for (int i = 0; i < 2; i++)
+        if (sizes[i] < 0 || sizes[i] > MOST_BYTES) return false;
+    const int64_t work = size_of(state->batch, columns, state->hidden);
+    const bool several = state->directions == 1 && state->usual && work > STEP_WORK;
+    const int64_t parts = several ? work / STEP_WORK : 1;
+    state->chunk = padded(ceil_div(state->wide, parts), PANEL_COLUMNS);
+    state->chunks = ceil_div(state->wide, state->chunk);
+    return true;
 }
 
 static bool take_memory(State *state) {
-    const int64_t rows = state->gates * state->hidden;
-    state->packed_w_size = padded(padded(rows, PANEL_COLUMNS) * state->width, 16);
-    state->packed_r_size =
-        padded(state->gates * padded(state->hidden, PANEL_COLUMNS) * state->hidden, 16);
-    const size_t unit = (size_t)state->directions * sizeof(float);
-    state->packed_w = aligned_alloc(64, padded((int64_t)((size_t)state->packed_w_size * unit), 64));
-    state->packed_r = aligned_alloc(64, padded((int64_t)((size_t)state->packed_r_size * unit), 64));
-    state->bias_sums = calloc((size_t)rows, unit);
-    return state->packed_w && state->packed_r && state->bias_sums;
+    const int64_t columns = state->gates * state->wide, size = (int64_t)sizeof(float);
+    state->packed_w_size = columns * state->width;
+    state->packed_r_size = columns * state->hidden;
+    state->packed_w =
+        aligned_alloc(64, padded(state->directions * state->packed_w_size * size, 64));
+    state->packed_r =
+        aligned_alloc(64, padded(state->directions * state->packed_r_size * size, 64));
+    state->bias_sums = calloc((size_t)(state->directions * columns), sizeof(float));
+    state->late_bias = calloc((size_t)(state->directions * state->wide), sizeof(float));
+    return state->packed_w && state->packed_r && state->bias_sums && state->late_bias;
+}
+
+// What gate number `gate` of some units, those of a panel, adds to its products with the input.
+static void pack_bias(const State *state, int64_t d, int gate, int64_t unit, int64_t count) {
+    const int64_t rows = state->gates * state->hidden, row = gate * state->hidden + unit;
+    const float *bias = state->bias + d * 2 * rows + row;
+    const bool late = state->reset_late && gate == 2;
+    float *sums = state->bias_sums + d * state->gates * state->wide + column_of(state, gate, unit);
+    for (int64_t i = 0; i < count; i++) sums[i] = bias[i] + (late ? 0 : bias[rows + i]);
+    if (late)
+        memcpy(
+            state->late_bias + d * state->wide + unit, bias + rows, (size_t)count * sizeof(float));
 }
 
 // The weights of a direction as products want them.
 static void pack(const State *state, int64_t d) {
-    const int64_t rows = state->gates * state->hidden;
-    const float *w = state->w + d * rows * state->width, *r = state->r + d * rows * state->hidden;
-    ISA(pack_panels)(
-        state->packed_w + d * state->packed_w_size, w, state->width, 1, rows, state->width,
-        PANEL_COLUMNS);
-    // Gates one after the other: a GRU multiplies the last one by itself.
+    const int64_t hidden = state->hidden, width = state->width, rows = state->gates * hidden;
+    float *w = state->packed_w + d * state->packed_w_size;
+    float *r = state->packed_r + d * state->packed_r_size;
     for (int gate = 0; gate < state->gates; gate++)
-        ISA(pack_panels)(
-            state->packed_r + d * state->packed_r_size +
-                gate * padded(state->hidden, PANEL_COLUMNS) * state->hidden,
-            r + gate * state->hidden * state->hidden, state->hidden, 1, state->hidden,
-            state->hidden, PANEL_COLUMNS);
-    const float *bias = state->bias ? state->bias + d * 2 * rows : NULL;
-    for (int64_t i = 0; bias && i < rows; i++) {
-        const bool late = state->reset_late && i >= 2 * state->hidden;
-        state->bias_sums[d * rows + i] = bias[i] + (late ? 0 : bias[rows + i]);
-    }
+        for (int64_t unit = 0; unit < hidden; unit += PANEL_COLUMNS) {
+            const int64_t count = lesser(hidden - unit, PANEL_COLUMNS);
+            const int64_t row = d * rows + gate * hidden + unit;
+            const int64_t column = column_of(state, gate, unit);
+            ISA(pack_panels)(
+                w + column * width, state->w + row * width, width, 1, count, width, PANEL_COLUMNS);
+            ISA(pack_panels)(
+                r + column * hidden, state->r + row * hidden, hidden, 1, count, hidden,
+                PANEL_COLUMNS);
+            if (state->bias) pack_bias(state, d, gate, unit, count);
+        }
 }
 
-// Floats of scratch of a direction: products of the input, of the state, and two states.
-static int64_t own_floats(const State *state) {
-    const int64_t rows = state->gates * state->hidden;
-    return padded(state->steps * state->batch * rows, 16) + padded(state->batch * rows, 16) +
-           4 * padded(state->batch * state->hidden, 16) +
-           padded(padded(state->steps * state->batch, TILE_ROWS) * state->width, 16) + 64;
+static int64_t block_steps(const State *state) {
+    return lesser(ceil_div(BLOCK_ROWS, state->batch), state->steps);
+}
+
+// Where the parts of a direction's memory begin, in floats, and how many it has.
+typedef enum { SHARES, PRODUCTS, H, NEXT, C, RESET, SPARE, PANELS, INPUT, PARTS } Part;
+
+static void lay_out(const State *state, int64_t places[PARTS + 1]) {
+    const int64_t columns = state->gates * state->wide, cells = state->batch * state->wide;
+    const int64_t rows = block_steps(state) * state->batch;
+    const int64_t sizes[PARTS] = {
+        [SHARES] = rows * columns,
+        [PRODUCTS] = state->batch * columns,
+        [H] = cells,
+        [NEXT] = cells,
+        [C] = cells,
+        [RESET] = cells,
+        [SPARE] = cells,
+        [PANELS] = padded(state->batch, TILE_ROWS) * state->hidden,
+        [INPUT] = padded(rows, TILE_ROWS) * state->width};
+    places[0] = 0;
+    for (int part = 0; part < PARTS; part++)
+        places[part + 1] = places[part] + padded(sizes[part], 16);
 }
 
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
-    if (!read_operands(state, params)) {
+    if (!read_operands(state, params) || !divide(state)) {
         free(state);
         return NULL;
     }
@@ -161,121 +211,96 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     for (int64_t d = 0; state->is_packed && d < state->directions; d++) pack(state, d);
-    needs->shared = state->directions * own_floats(state) * (int64_t)sizeof(float);
+    int64_t places[PARTS + 1];
+    lay_out(state, places);
+    needs->shared = state->directions * places[PARTS] * (int64_t)sizeof(float);
     return state;
 }
 
 static Memory memory_of(const State *state, float *at) {
-    const int64_t rows = state->gates * state->hidden;
-    Memory memory;
-    memory.shares = at;
-    at += padded(state->steps * state->batch * rows, 16);
-    memory.products = at;
-    at += padded(state->batch * rows, 16);
-    float **states[] = {&memory.h, &memory.c, &memory.reset, &memory.spare};
-    for (int i = 0; i < 4; i++) {
-        *states[i] = at;
-        at += padded(state->batch * state->hidden, 16);
-    }
-    memory.panels = at;
-    return memory;
+    int64_t places[PARTS + 1];
+    lay_out(state, places);
+    return (Memory){
+        .shares = at + places[SHARES],
+        .products = at + places[PRODUCTS],
+        .h = at + places[H],
+        .next = at + places[NEXT],
+        .c = at + places[C],
+        .reset = at + places[RESET],
+        .spare = at + places[SPARE],
+        .panels = at + places[PANELS],
+        .input = at + places[INPUT]};
 }
 
-// products[b][first .. ] of gates first .. end - 1 with `h`.
-void ISA(multiply_gates)(
-    const State *state, const float *r, const float *h, float *products, int first, int end) {
-    const int64_t hidden = state->hidden, rows = state->gates * hidden;
-    const int64_t gate_size = padded(hidden, PANEL_COLUMNS) * hidden;
-    for (int gate = first; gate < end; gate++)
-        for (int64_t b = 0; b < state->batch; b++)
-            ISA(multiply_row)(
-                h + b * hidden, r + gate * gate_size, hidden, products + b * rows + gate * hidden,
-                hidden);
+// -- products -------------------------------------------------------------------------------------
+
+// Rows at the end that are multiplied where they lie.
+static int64_t unpacked_rows(const State *state) {
+    const int64_t left = state->batch % TILE_ROWS;
+    return left <= FEW_ROWS ? left : 0;
 }
 
-// -- steps of LSTM and GRU with sigmoid for gates and tanh for the rest ---------------------------
+void ISA(pack_state)(const State *state, const float *h, float *panels) {
+    const int64_t rows = state->batch - unpacked_rows(state);
+    ISA(pack_panels)(panels, h, state->wide, 1, rows, state->hidden, TILE_ROWS);
+}
 
-static void lstm_step(const Step *now) {
+void ISA(multiply_state)(const Step *now, const float *h, int64_t first, int64_t end) {
     const State *state = now->state;
-    const Memory *memory = now->memory;
-    const int64_t n = state->hidden, rows = 4 * n;
-    ISA(multiply_gates)(state, now->r, memory->h, memory->products, 0, 4);
-    for (int64_t b = 0; b < state->batch; b++) {
-        if (is_over(state, b, now->time)) continue;
-        const float *s = now->shares + b * rows, *p = memory->products + b * rows;
-        float *h = memory->h + b * n, *c = memory->c + b * n;
-        INDEPENDENT_FOR (int64_t j = 0; j < n; j++) {
-            const float input = fast_sigmoid(s[j] + p[j]);
-            const float output = fast_sigmoid(s[n + j] + p[n + j]);
-            const float forget = fast_sigmoid(s[2 * n + j] + p[2 * n + j]);
-            const float cell = forget * c[j] + input * fast_tanh(s[3 * n + j] + p[3 * n + j]);
-            c[j] = cell;
-            h[j] = output * fast_tanh(cell);
-        }
-    }
+    const int64_t k = state->hidden, wide = state->wide, row = state->gates * wide;
+    const int64_t left = unpacked_rows(state), packed = state->batch - left;
+    const float *r = now->r + first * k;
+    float *products = now->memory->products + first;
+    const Place above = {products, row, 0, 0}, below = {products + packed * row, row, 0, 0};
+    if (packed) ISA(multiply_panels)(now->memory->panels, r, k, above, packed, end - first, NULL);
+    if (left == 1)
+        ISA(multiply_row)(h + packed * wide, r, k, below.data, end - first);
+    else if (left)
+        ISA(multiply_few)(h + packed * wide, wide, r, k, below, left, end - first);
 }
-
-// The products of candidates with the state, n behind the gates, times the reset gate: before that a bias.
-static void reset_products(const float *gates, float *products, const float *bias, int64_t n) {
-    float *candidates = products + 2 * n;
-    if (bias) {
-        INDEPENDENT_FOR (int64_t j = 0; j < n; j++) candidates[j] += bias[j];
-    }
-    INDEPENDENT_FOR (int64_t j = 0; j < n; j++)
-        candidates[j] *= fast_sigmoid(gates[n + j] + products[n + j]);
-}
-
-static void gru_step(const Step *now) {
-    const State *state = now->state;
-    const Memory *memory = now->memory;
-    const int64_t n = state->hidden, rows = 3 * n;
-    ISA(multiply_gates)(state, now->r, memory->h, memory->products, 0, state->reset_late ? 3 : 2);
-    if (!state->reset_late) {
-        for (int64_t b = 0; b < state->batch; b++) {
-            const float *s = now->shares + b * rows + n, *p = memory->products + b * rows + n;
-            const float *h = memory->h + b * n;
-            float *reset = memory->reset + b * n;
-            INDEPENDENT_FOR (int64_t j = 0; j < n; j++) reset[j] = fast_sigmoid(s[j] + p[j]) * h[j];
-        }
-        ISA(multiply_gates)(state, now->r, memory->reset, memory->products, 2, 3);
-    }
-    for (int64_t b = 0; b < state->batch; b++) {
-        if (is_over(state, b, now->time)) continue;
-        const float *s = now->shares + b * rows;
-        float *p = memory->products + b * rows, *h = memory->h + b * n;
-        if (state->reset_late) reset_products(s, p, now->late_bias, n);
-        INDEPENDENT_FOR (int64_t j = 0; j < n; j++) {
-            const float update = fast_sigmoid(s[j] + p[j]);
-            const float candidate = fast_tanh(s[2 * n + j] + p[2 * n + j]);
-            h[j] = candidate + update * (h[j] - candidate);
-        }
-    }
-}
-
-static void usual_step(const Step *now) { (now->state->gates == LSTM ? lstm_step : gru_step)(now); }
 
 // -- all steps ------------------------------------------------------------------------------------
 
 typedef struct {
     const State *state;
     const Run *run;
+    const Memory *memory;
+    int64_t direction, rows;  // of the input
 } Job;
 
-static void project(const State *state, const Memory *memory, int64_t d) {
-    const int64_t rows = state->gates * state->hidden, all = state->steps * state->batch;
-    Epilogue epilogue = {.column_bias = state->bias_sums + d * rows};
-    ISA(pack_panels)(memory->panels, state->x, state->width, 1, all, state->width, TILE_ROWS);
-    const Place out = {memory->shares, rows, 0, 0};
+// Products of some rows of the input with a part of the weights.
+static void project_some(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t columns = state->gates * state->wide, part = state->gates * state->chunk;
+    const int64_t first = chunk * part, count = lesser(columns - first, part);
+    const Epilogue epilogue = {.column_bias = state->bias_sums + job->direction * columns + first};
+    const Place out = {job->memory->shares + first, columns, 0, 0};
+    const float *w = state->packed_w + job->direction * state->packed_w_size;
     ISA(multiply_panels)(
-        memory->panels, state->packed_w + d * state->packed_w_size, state->width, out, all, rows,
+        job->memory->input, w + first * state->width, state->width, out, job->rows, count,
         &epilogue);
 }
 
-static void start(float *to, const float *from, int64_t count) {
-    if (from)
-        memcpy(to, from, (size_t)count * sizeof(float));
-    else
-        memset(to, 0, (size_t)count * sizeof(float));
+static void project(Job *job, int64_t step, int64_t steps) {
+    const State *state = job->state;
+    const float *x = state->x + step * state->batch * state->width;
+    job->rows = steps * state->batch;
+    ISA(pack_panels)(job->memory->input, x, state->width, 1, job->rows, state->width, TILE_ROWS);
+    share_chunks(job->run, state->chunks, project_some, job);
+}
+
+// Rows of units as they are kept here, from rows of the layer's operand, or zeros.
+static void take_rows(const State *state, float *to, const float *from) {
+    memset(to, 0, (size_t)(state->batch * state->wide) * sizeof(float));
+    for (int64_t b = 0; from && b < state->batch; b++)
+        copy_floats(to + b * state->wide, from + b * state->hidden, state->hidden);
+}
+
+static void give_rows(const State *state, float *to, const float *from) {
+    for (int64_t b = 0; to && b < state->batch; b++)
+        copy_floats(to + b * state->hidden, from + b * state->wide, state->hidden);
 }
 
 // The state after `count` steps, for the gradient; in the order of time.
@@ -284,49 +309,68 @@ static void keep_states(const State *state, const Memory *memory, int64_t d, int
     const int64_t size = state->batch * state->hidden, places = state->steps + 1;
     const int64_t place = d * places + (state->backward[d] ? state->steps - count : count);
     float *h = state->kept_states + place * size;
-    memcpy(h, memory->h, (size_t)size * sizeof(float));
-    if (state->gates != LSTM) return;
-    memcpy(h + state->directions * places * size, memory->c, (size_t)size * sizeof(float));
+    give_rows(state, h, memory->h);
+    if (state->gates == LSTM) give_rows(state, h + state->directions * places * size, memory->c);
 }
 
 // What lies beyond the end of a sequence is zero.
 static void write_step(const State *state, const Memory *memory, float *y, int64_t step) {
-    for (int64_t b = 0; b < state->batch; b++) {
-        const bool over = is_over(state, b, step);
-        start(y + b * state->hidden, over ? NULL : memory->h + b * state->hidden, state->hidden);
-    }
+    give_rows(state, y, memory->h);
+    for (int64_t b = 0; state->lengths && b < state->batch; b++)
+        if (is_over(state, b, step))
+            memset(y + b * state->hidden, 0, (size_t)state->hidden * sizeof(float));
 }
 
-// A direction is a chain of steps: one thread does it all.
+static void run_step(const Job *job, Memory *memory, int64_t step, const float *shares) {
+    const State *state = job->state;
+    const int64_t d = job->direction, size = state->batch * state->hidden;
+    const float *r = state->packed_r + d * state->packed_r_size;
+    const float *late = state->bias && state->reset_late ? state->late_bias + d * state->wide
+                                                         : NULL;
+    const Step now = {state, memory, r, shares, late, step, d};
+    if (state->usual) {
+        ISA(usual_step)(&now, job->run);
+        float *before = memory->h;
+        memory->h = memory->next;
+        memory->next = before;
+    } else {
+        ISA(any_step)(&now);
+    }
+    if (state->y) write_step(state, memory, state->y + (step * state->directions + d) * size, step);
+}
+
+// A direction is a chain of steps, blocks of which are multiplied with the input at once.
 static void run_direction(void *context, int64_t d, int thread) {
     (void)thread;
-    const Job *job = context;
-    const State *state = job->state;
-    const int64_t size = state->batch * state->hidden, rows = state->gates * state->hidden;
-    const Memory memory = memory_of(state, (float *)job->run->shared + d * own_floats(state));
+    Job job = *(const Job *)context;
+    const State *state = job.state;
+    int64_t places[PARTS + 1];
+    lay_out(state, places);
+    Memory memory = memory_of(state, (float *)job.run->shared + d * places[PARTS]);
+    job.memory = &memory;
+    job.direction = d;
     if (!state->is_packed) pack(state, d);
-    project(state, &memory, d);
-    start(memory.h, state->h ? state->h + d * size : NULL, size);
-    start(memory.c, state->c ? state->c + d * size : NULL, size);
-    const float *r = state->packed_r + d * state->packed_r_size;
-    const bool late = state->bias && state->reset_late;
-    const float *late_bias = late ? state->bias + (2 * d + 1) * rows + 2 * state->hidden : NULL;
+    const int64_t size = state->batch * state->hidden, row = state->gates * state->wide;
+    const int64_t block = block_steps(state);
+    take_rows(state, memory.h, state->h ? state->h + d * size : NULL);
+    take_rows(state, memory.c, state->c ? state->c + d * size : NULL);
     keep_states(state, &memory, d, 0);
-    for (int64_t i = 0; i < state->steps; i++) {
-        const int64_t step = state->backward[d] ? state->steps - 1 - i : i;
-        const float *shares = memory.shares + step * state->batch * rows;
-        const Step now = {state, &memory, r, shares, late_bias, step, d};
-        (state->usual ? usual_step : ISA(any_step))(&now);
-        keep_states(state, &memory, d, i + 1);
-        if (state->y)
-            write_step(state, &memory, state->y + (step * state->directions + d) * size, step);
+    for (int64_t done = 0; done < state->steps; done += block) {
+        const int64_t steps = lesser(block, state->steps - done);
+        const int64_t first = state->backward[d] ? state->steps - done - steps : done;
+        project(&job, first, steps);
+        for (int64_t i = 0; i < steps; i++) {
+            const int64_t place = state->backward[d] ? steps - 1 - i : i;
+            run_step(&job, &memory, first + place, memory.shares + place * state->batch * row);
+            keep_states(state, &memory, d, done + i + 1);
+        }
     }
-    if (state->last_h) memcpy(state->last_h + d * size, memory.h, (size_t)size * sizeof(float));
-    if (state->last_c) memcpy(state->last_c + d * size, memory.c, (size_t)size * sizeof(float));
+    give_rows(state, state->last_h ? state->last_h + d * size : NULL, memory.h);
+    give_rows(state, state->last_c ? state->last_c + d * size : NULL, memory.c);
 }
 
 static Failure run_recurrent(const void *argument, const Run *run) {
-    Job job = {argument, run};
+    Job job = {.state = argument, .run = run};
     share_chunks(run, job.state->directions, run_direction, &job);
     return OK;
 }

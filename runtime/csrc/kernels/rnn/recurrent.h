@@ -2,7 +2,7 @@
 #ifndef POPC_RECURRENT_H
 #define POPC_RECURRENT_H
 
-#include "../elementwise/maps.h"
+#include "../matmul/gemm.h"
 
 enum { RNN = 1, GRU = 3, LSTM = 4 };  // numbers of gates
 
@@ -19,6 +19,9 @@ typedef struct {
     bool is_packed;  // the weights do not change
     float clip;  // of what functions are applied to; 0: none
     int64_t steps, batch, width, hidden, directions;
+    int64_t
+        wide;  // `hidden`, up to a whole panel: as many units are computed, the last ones of zeros
+    int64_t chunk, chunks;  // units of a thread in a step, and how many such parts there are
     bool backward[2];
     Function functions[2][3];  // of each direction
     const float *x, *w, *r, *bias, *h, *c;
@@ -28,15 +31,17 @@ typedef struct {
     float *kept_states, *kept_gates;  // for the gradient; or NULL
     float *packed_w, *packed_r;  // of all directions
     float *bias_sums;  // what is added to the products of the input
+    float *late_bias;  // [directions][wide]: to the product that a late reset gate applies to
     int64_t packed_w_size, packed_r_size;  // floats of a direction
 } State;
 
-// The memory of one direction.
+// The memory of one direction.  Gates of shares and products lie as their weights do: see `column_of`.
 typedef struct {
-    float *shares;  // [steps][batch][gates * hidden]
-    float *products;  // [batch][gates * hidden]
-    float *h, *c, *reset, *spare;  // [batch][hidden]
-    float *panels;  // of the input
+    float *shares;  // [some steps][batch][gates * wide]
+    float *products;  // [batch][gates * wide]
+    float *h, *next, *c, *reset, *spare;  // [batch][wide]
+    float *panels;  // of the state, or of the reset state
+    float *input;  // the same of some steps of the input
 } Memory;
 
 // One step of a direction.
@@ -49,9 +54,30 @@ typedef struct {
     int64_t time, direction;
 } Step;
 
-// products[b] of gates first .. end - 1 with `h`.
-void ISA(multiply_gates)(
-    const State *state, const float *r, const float *h, float *products, int first, int end);
+// The first of the gates that are multiplied together with this one, and the end of those: usual
+// layers go by the units of a panel, all gates of which are neighbours.  What needs another state,
+// the candidates of a GRU that are reset before, is a product of its own.
+static inline void group_of(const State *state, int gate, int *first, int *end) {
+    const bool early = state->gates == GRU && !state->reset_late;
+    *first = !state->usual ? gate : early && gate == 2 ? 2 : 0;
+    *end = !state->usual ? gate + 1 : early && gate < 2 ? 2 : state->gates;
+}
+
+// Where a gate of the units of a panel stands in shares, products and weights.
+static inline int64_t column_of(const State *state, int gate, int64_t unit) {
+    int first, end;
+    group_of(state, gate, &first, &end);
+    return first * state->wide + unit * (end - first) + (gate - first) * PANEL_COLUMNS;
+}
+
+// The state, for products with it: what is packed of it is the same for all columns.
+void ISA(pack_state)(const State *state, const float *h, float *panels);
+
+// Of the products with it, columns first .. end - 1 of all rows.
+void ISA(multiply_state)(const Step *now, const float *h, int64_t first, int64_t end);
+
+// A step of an LSTM or a GRU with the standard's functions.
+void ISA(usual_step)(const Step *now, const Run *run);
 
 // A step of any layer.
 void ISA(any_step)(const Step *now);

@@ -34,22 +34,22 @@ static void add_product(float *x, const float *weights, const float *y, int64_t 
 }
 
 static void rnn_sequence(const Step *now, int64_t b) {
-    const int64_t n = now->state->hidden;
-    float *p = now->memory->products + b * n;
-    add(p, now->shares + b * n, n);
+    const int64_t n = now->state->hidden, wide = now->state->wide;
+    float *p = now->memory->products + b * wide;
+    add(p, now->shares + b * wide, n);
     apply(now, 0, p, true);
     if (is_over(now->state, b, now->time)) return;
-    memcpy(now->memory->h + b * n, p, (size_t)n * sizeof(float));
+    memcpy(now->memory->h + b * wide, p, (size_t)n * sizeof(float));
 }
 
 static void lstm_sequence(const Step *now, int64_t b) {
     const State *state = now->state;
-    const int64_t n = state->hidden;
+    const int64_t n = state->hidden, wide = state->wide;
     const float *peep = state->peepholes ? state->peepholes + now->direction * 3 * n : NULL;
-    float *i = now->memory->products + b * 4 * n, *o = i + n, *f = o + n, *g = f + n;
-    float *h = now->memory->h + b * n, *c = now->memory->c + b * n;
-    float *cell = now->memory->reset + b * n, *out = now->memory->spare + b * n;
-    add(i, now->shares + b * 4 * n, 4 * n);
+    float *i = now->memory->products + b * 4 * wide, *o = i + wide, *f = o + wide, *g = f + wide;
+    float *h = now->memory->h + b * wide, *c = now->memory->c + b * wide;
+    float *cell = now->memory->reset + b * wide, *out = now->memory->spare + b * wide;
+    add(i, now->shares + b * 4 * wide, 4 * wide);
     add_product(i, peep, c, n);
     apply(now, 0, i, true);
     if (state->input_forget) {
@@ -73,29 +73,29 @@ static void lstm_sequence(const Step *now, int64_t b) {
 
 // The first two gates; what the third is multiplied by, if it is reset before the product.
 static void gru_gates(const Step *now, int64_t b) {
-    const int64_t n = now->state->hidden;
-    float *z = now->memory->products + b * 3 * n, *r = z + n;
-    const float *h = now->memory->h + b * n;
-    add(z, now->shares + b * 3 * n, 2 * n);
+    const int64_t n = now->state->hidden, wide = now->state->wide;
+    float *z = now->memory->products + b * 3 * wide, *r = z + wide;
+    const float *h = now->memory->h + b * wide;
+    add(z, now->shares + b * 3 * wide, 2 * wide);
     apply(now, 0, z, true);
     apply(now, 0, r, true);
     keep(now, 0, b, z);
     keep(now, 1, b, r);
-    float *reset = now->memory->reset + b * n;
+    float *reset = now->memory->reset + b * wide;
     for (int64_t j = 0; j < n; j++) reset[j] = r[j] * h[j];
 }
 
 static void gru_sequence(const Step *now, int64_t b) {
     const State *state = now->state;
-    const int64_t n = state->hidden;
-    float *z = now->memory->products + b * 3 * n, *r = z + n, *p = r + n;
-    float *h = now->memory->h + b * n;
+    const int64_t n = state->hidden, wide = state->wide;
+    float *z = now->memory->products + b * 3 * wide, *r = z + wide, *p = r + wide;
+    float *h = now->memory->h + b * wide;
     if (state->reset_late) {
         if (now->late_bias) add(p, now->late_bias, n);
         keep(now, 2, b, p);
         for (int64_t j = 0; j < n; j++) p[j] *= r[j];
     }
-    add(p, now->shares + b * 3 * n + 2 * n, n);
+    add(p, now->shares + (b * 3 + 2) * wide, n);
     apply(now, 1, p, true);
     keep(now, state->reset_late ? 3 : 2, b, p);
     const float left = state->attention ? 1 - state->attention[now->time * state->batch + b] : 1.0f;
@@ -107,7 +107,9 @@ void ISA(any_step)(const Step *now) {
     const State *state = now->state;
     const Memory *memory = now->memory;
     const bool early = state->gates == GRU && !state->reset_late;
-    ISA(multiply_gates)(state, now->r, memory->h, memory->products, 0, early ? 2 : state->gates);
+    const int64_t all = state->gates * state->wide, candidates = 2 * state->wide;
+    ISA(pack_state)(state, memory->h, memory->panels);
+    ISA(multiply_state)(now, memory->h, 0, early ? candidates : all);
     for (int64_t b = 0; b < state->batch; b++) {
         if (state->gates == RNN)
             rnn_sequence(now, b);
@@ -117,6 +119,9 @@ void ISA(any_step)(const Step *now) {
             gru_gates(now, b);
     }
     if (state->gates != GRU) return;
-    if (early) ISA(multiply_gates)(state, now->r, memory->reset, memory->products, 2, 3);
+    if (early) {
+        ISA(pack_state)(state, memory->reset, memory->panels);
+        ISA(multiply_state)(now, memory->reset, candidates, all);
+    }
     for (int64_t b = 0; b < state->batch; b++) gru_sequence(now, b);
 }

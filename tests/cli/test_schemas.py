@@ -1,0 +1,104 @@
+"""The JSON documents of all verbs, against the schemas that are published for them."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import onnx
+import pytest
+
+from popc.cli.main import run
+from popc.cli.schemas import DOCUMENTS, document_schema, options_file_schema
+from popc.cli.verbs import VERBS
+from popc.cli.verbs.cache import command as cache
+from popc.options import SCHEMA
+from tests.support.models import affine
+from tools.schemas_page import schema_files
+
+_PUBLISHED = Path(__file__).parents[2] / "docs" / "schemas"
+
+_LINES = [
+    "bench m.popx --runs 1 --where",
+    "cache clear --dry-run",
+    "cache list",
+    "cache prune --dry-run",
+    "cache status",
+    "cache why m.onnx",
+    "check m.onnx",
+    "check m.onnx --set verify_ir=true",
+    "check m.popx",
+    "compile m.onnx --dump-options",
+    "compile m.onnx --stop-after import",
+    "compile m.onnx -o n.popx",
+    "completion bash",
+    "diff m.popx m.popx",
+    "doctor",
+    "estimate m.onnx",
+    "explain m.onnx",
+    "inspect m.onnx",
+    "inspect m.popx",
+    "options",
+    "report m.popx",
+    "run m.popx -i x=random:0",
+    "run m.popx -i x=random:0 --values",
+    "targets",
+    "tune m.onnx -o o.toml",
+    "verify m.onnx",
+    "--version",
+]
+_ERRORS = ["run m.popx", "run nowhere.popx", "cache clear nothing", "compile m.popx"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("schemas")
+    onnx.save(affine(), made / "m.onnx")
+    lines = [str(made / "m.onnx"), "-o", str(made / "m.popx"), "--set", "cost_report=true"]
+    assert run(["-q", "compile", *lines]) == 0
+    return made
+
+
+@pytest.mark.parametrize("line", [*_LINES, *_ERRORS])
+def test_documents_are_what_their_schemas_say(
+    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+    code = run(["--format", "json", *line.split()])
+    document: Any = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    name = document["schema"].removeprefix("popc.").removesuffix("/1")
+    jsonschema.validate(document, document_schema(name))
+    assert document["exit_code"] == code
+    assert ("error" in document) == (line in _ERRORS)
+    for key in document:
+        assert key.isidentifier()
+        assert key == key.lower()
+
+
+def test_there_is_a_schema_for_everything() -> None:
+    expected = {*VERBS, "version"} - {"cache"}
+    expected |= {f"cache-{name}" for name in cache.commands}
+    assert DOCUMENTS.keys() == expected
+    for name in DOCUMENTS:
+        jsonschema.Draft202012Validator.check_schema(document_schema(name))
+
+
+def test_the_published_schemas_are_those_of_the_code() -> None:
+    """`make docs` writes them."""
+    published = {path.name: path.read_text(encoding="utf-8") for path in _PUBLISHED.iterdir()}
+    assert published == schema_files()
+
+
+def test_options_files_have_a_schema() -> None:
+    schema = options_file_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["properties"].keys() == {spec.name for spec in SCHEMA}
+    good = tomllib.loads('batches_per_step = 2\nweights = "mmap"\n[anchors]\ny = "final"')
+    jsonschema.validate(good, schema)
+    for wrong in ({"batches_per_step": 0}, {"verify_ir": "no"}, {"weights": "elsewhere"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)
