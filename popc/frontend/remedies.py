@@ -247,9 +247,9 @@ def _named(name: str, value: list[object], others: Sequence[str], *, is_known: b
     """The advice to bind ``name``; a value that the model does not know is an example."""
     listed = f" (or {', '.join(others)})" if others else ""
     decides = f"{name} decides it{listed}"
-    python = repr(value if len(value) > 1 else value[0])
-    shell = ",".join(map(str, value)).lower()
-    if is_known:
+    python = repr(value[0] if len(value) == 1 else value)
+    shell = ",".join(map(str, value)).lower() or "a .npy file of no numbers"
+    if is_known and value:
         return SpokenHint(
             f'{decides}: bind={{"{name}": {python}}}',
             f"{decides}: --bind {shlex.quote(f'{name}={shell}')}",

@@ -92,6 +92,14 @@ def test_the_input_that_makes_a_shape_is_named() -> None:
     assert shell == "size decides it: --bind size=VALUE, with a value such as 2,2"
 
 
+def test_a_shape_of_no_dimensions_is_named_too() -> None:
+    model = _parsed("g (float[1] x, int64[0] size) => (y) { y = Reshape(x, size) }")
+    python, shell = _hint(model, ModelError)
+    assert python == 'size decides it: bind={"size": VALUE}, with a value such as []'
+    assert shell.endswith("--bind size=VALUE, with a value such as a .npy file of no numbers")
+    popc.compile(model, bind={"size": []})
+
+
 def test_data_is_not_proposed() -> None:
     python, shell = _hint(_parsed("g (float[4] x) => (y) { y = NonZero(x) }"), ModelError)
     assert python.startswith("fix the values that decide it with bind=")
