@@ -23,7 +23,7 @@ from popc_runtime.format import Array
 __all__ = ["external_array", "external_files"]
 
 # Files that tensors are mapped from, by path and state; gone when the last tensor is.
-_MOST_DIGITS: Final = 19  # of a number of bytes
+_MOST_DIGITS: Final = 40  # of a number of bytes; Python converts no more than 4,300
 
 _MAPPED: Final[WeakValueDictionary[tuple[str, int, int], mmap.mmap]] = WeakValueDictionary()
 

@@ -73,7 +73,7 @@ def test_train_names_the_op(capsys: pytest.CaptureFixture[str]) -> None:
         ("partialsTypeMatMuls=quarter", "must be one of float, half"),
         ("floating_point_exceptions=underflow", "contains 'underflow', which does not exist"),
         ("enableStochasticRounding=maybe", "must be true or false"),
-        ("floating_point_exceptions=div0", "enable_floating_point_checks looks for, which is"),
+        ("floating_point_exceptions=div0", "but enable_floating_point_checks is false"),
     ],
 )
 def test_wrong_settings(settings: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,6 +106,7 @@ def _interrupt(monkeypatch: pytest.MonkeyPatch, at_step: int, times: int = 1) ->
                 signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(Executable, "run_connected", interrupted)
+    monkeypatch.setattr(Executable, "_direct", None)  # which runs in one call to the library
 
 
 @pytest.mark.parametrize("at_step", [5, 12, 17])  # 12 steps make an epoch
