@@ -1,4 +1,4 @@
-"""Where an archive comes from: what the model says of itself, and what was given for it."""
+"""The origin of an archive: what the model says of itself, and what was given for it."""
 
 from __future__ import annotations
 

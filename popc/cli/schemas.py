@@ -1,4 +1,4 @@
-"""What the JSON documents of all verbs hold, as JSON Schemas.
+"""The contents of the JSON documents of all verbs, as JSON Schemas.
 
 A document may hold more than its schema says; what the schema says stays.
 """

@@ -123,7 +123,7 @@ class IPUConfig(HostSettings):
         compile_only: bool = False,  # noqa: FBT001, FBT002 - Optimum's signature
         pod_type: str | None = None,
     ) -> Options:
-        """As options of popc; compiling never needs a device.
+        """These settings as options of popc; compiling never needs a device.
 
         Raises:
             OptionError: lists everything that is wrong.

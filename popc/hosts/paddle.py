@@ -65,7 +65,7 @@ class IpuStrategy(HostSettings):
         )
 
     def set_precision_config(self, enable_fp16: bool = False) -> None:  # noqa: FBT001, FBT002 - Paddle's signature
-        """Whether the program computes in float16."""
+        """True if the program computes in float16."""
         self._set(enable_fp16=enable_fp16)
 
     def set_options(self, options: Mapping[str, object]) -> None:
@@ -87,18 +87,18 @@ class _Strategy(SettingsNode):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Those that have been made, by full name."""
+        """The settings that have been made, by full name."""
         return dict(self._values)
 
 
 class BuildStrategy(_Strategy):
-    """How a program is optimised."""
+    """The optimisation of a program."""
 
     _category = "build_strategy"
 
 
 class ExecutionStrategy(_Strategy):
-    """How a program is run."""
+    """The way in which a program is run."""
 
     _category = "exec_strategy"
 
@@ -173,7 +173,7 @@ class CompiledProgram:
         fetch_list: Sequence[str],
         **keywords: Unpack[CompileKeywords],
     ) -> Archive:
-        """As `IpuCompiledProgram.compile`; the loss is that of `with_data_parallel`."""
+        """Compile as `IpuCompiledProgram.compile`, with the loss of `with_data_parallel`."""
         if self._loss is not None and "optimizer" in keywords:
             keywords.setdefault("loss", self._loss)
         settings = {"dialect": PADDLE.name, **self._settings}

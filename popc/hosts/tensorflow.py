@@ -41,7 +41,7 @@ _ENUMS: Final[dict[str, type[Enum]]] = {
 
 
 class AttributeMetadata:
-    """What there is to know of an attribute of an `IPUConfig`."""
+    """The facts about an attribute of an `IPUConfig`."""
 
     deprecated: Final = False
     deprecated_msg: Final = None
@@ -92,7 +92,7 @@ class _Category(SettingsNode):
         return found
 
     def get_attribute_metadata(self, attr: str) -> AttributeMetadata:
-        """What there is to know of an attribute, by its name below this category.
+        """The facts about an attribute, by its name below this category.
 
         Raises:
             ValueError: there is no such attribute.

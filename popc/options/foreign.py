@@ -1,4 +1,4 @@
-"""What has become of the settings of another system."""
+"""The outcome of translating settings of another system."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ForeignSettings:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What users should know about settings that have no effect."""
+        """Notes for users about settings that have no effect."""
         return tuple(
             f"{row.key} = {row.value} (in {row.place}) has no effect: {row.reason}"
             for row in self.rows

@@ -1,4 +1,4 @@
-"""What PopART says of nodes whose operands do not fit together."""
+"""PopART's words about nodes whose operands do not fit together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _operator(node: onnx.NodeProto, opset: int) -> str:
 
 
 def op_problem(model: onnx.ModelProto, folder: str) -> str:
-    """What is wrong with the first node that is; "" if nothing is found."""
+    """The fault of the first node that has one; "" if none has."""
     graph = GraphModel(None, model, folder)
     for node in model.graph.node:
         check = _CHECKS.get(node.op_type)
@@ -74,7 +74,7 @@ def _product(node: onnx.NodeProto, types: _Types, opset: int) -> Iterator[str]:
 def _transposition(node: onnx.NodeProto, types: _Types, opset: int) -> Iterator[str]:
     del opset
     shape = types[0].shape
-    perm = next((list(one.ints) for one in node.attribute if one.name == "perm"), [])
+    perm = next((list(item.ints) for item in node.attribute if item.name == "perm"), [])
     if perm and len(perm) != len(shape):
         yield (
             f"Rank of permutation tensor {_spaced(perm)}, rank {len(perm)} must be equal to rank "

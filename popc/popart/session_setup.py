@@ -207,7 +207,7 @@ class Setup:
             self._program.planned()
 
     def _said(self, error: PopcError) -> Exception:
-        """What PopART says of an error of popc; that itself if it says nothing."""
+        """An error of popc in PopART's words; the error itself if PopART has none."""
         if isinstance(error, UsageError) and error.subject in self.flow.anchors():
             return no_anchor(error.subject, self.model)
         text = op_problem(self.model, self.base)

@@ -134,4 +134,4 @@ def test_sums_in_a_type_that_does_not_hold_them(own: str, wanted: str) -> None:
     model = graphcore(f"g ({text}[1] x) => ({text} y) {{ y = Identity (x) }}")
     with pytest.raises(OptionError, match=f"is sum:{wanted}, which cannot hold") as caught:
         popc.compile(model, options={"anchors": {"y": f"sum:{wanted}"}})
-    assert "anchors.y=sum adds in" in caught.value.hint
+    assert "the anchor sum without a type adds in" in caught.value.hint

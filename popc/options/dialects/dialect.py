@@ -1,4 +1,4 @@
-"""What a dialect is: the settings of another system as a table of rows.
+"""A dialect: the settings of another system as a table of rows.
 
 Each row says what a setting becomes here, or why nothing can come of it.  Everything else follows
 from the rows: the translation, listings, the page of documentation, classes that stand in for those
@@ -47,7 +47,7 @@ class Becomes:
 
     @property
     def words(self) -> str:
-        """What comes of it, for listings."""
+        """The outcome, for listings."""
         return f"`{self.option}`"
 
 

@@ -62,7 +62,7 @@ class Maybe(Kind[T | None], Generic[T]):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Those of the other kind."""
+        """The words of the other kind."""
         return self._kind.choices
 
     def parse(self, value: object) -> T | None:
@@ -113,7 +113,7 @@ class PerPod(Kind[Any], Generic[T]):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Those of the other kind."""
+        """The words of the other kind."""
         return self._kind.choices
 
     def parse(self, value: object) -> T:
@@ -129,7 +129,7 @@ class PerPod(Kind[Any], Generic[T]):
         return self._kind.parse(value["default"])
 
     def plain(self, value: T) -> OptionValue:
-        """As the other kind has it."""
+        """The plain value that the other kind makes of it."""
         return "none" if value is None else self._kind.plain(value)
 
 
@@ -143,5 +143,5 @@ class Anything(Kind[Any]):
         return value
 
     def plain(self, value: Any) -> OptionValue:
-        """As text."""
+        """The value as text."""
         return str(dict(value) if isinstance(value, Mapping) else value)

@@ -149,7 +149,7 @@ def _loss_scaling(table: HostTable) -> Mapping[str, object] | str:
 
 
 def _implied(table: HostTable) -> Mapping[str, object]:
-    """What `IPUConfig.to_options` sets in any case."""
+    """The settings that `IPUConfig.to_options` makes in any case."""
     always = {
         "enable_outlining": True,
         "outline_threshold": 10.0,

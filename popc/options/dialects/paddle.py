@@ -58,7 +58,7 @@ def _replicas(table: HostTable) -> Mapping[str, object] | str:
 
 
 def _loss_mean(table: HostTable) -> Mapping[str, object] | str:
-    """Of the gradients of replicas."""
+    """The reduction of the gradients of replicas."""
     if not table.trains:
         return "it is for programs that train, and this one does not"
     kind = str(table["build_strategy.gradient_scale_strategy"]).rpartition(".")[2].lower()

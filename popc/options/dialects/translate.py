@@ -29,7 +29,7 @@ _CHOICE = "dialect"  # the key with which a table says what it is
 
 @dataclass(slots=True)
 class Translation:
-    """What has become of the sources.
+    """The sources after translation.
 
     Attributes:
         sources: Settings of popc, source by source; those of the other system are among them.

@@ -29,8 +29,8 @@ class MemoryOptions:
     enable_inplace_ambiguity_checking: bool = option(
         Truth(),
         False,
-        "Refuse programs in which several ops could overwrite an operand, and neither data "
-        "flow nor inplace_op_priorities says which one does. If this is off, the scheduler "
+        "Refuse programs in which it is open which of several ops overwrites an operand. "
+        "Data flow or inplace_op_priorities tell. If this is off, the scheduler "
         "decides: the op that runs last does. Results are the same either way.",
         popart="enableInplaceAmbiguityChecking",
     )

@@ -21,7 +21,7 @@ DirectRun: TypeAlias = (
 
 @frozen
 class Transfer:
-    """What moves between a stream and ``memory``: by ``call``, or by a direct run itself."""
+    """A move between a stream and ``memory``: by ``call``, or by a direct run itself."""
 
     stream: str
     loads: bool
