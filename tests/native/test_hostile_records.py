@@ -134,7 +134,7 @@ def _one_hot(depth: int, values: int, count: int) -> Any:
     return "OneHot", inputs, _floats(3, 4), {"axis": -1, "depth": depth}
 
 
-@pytest.mark.parametrize("one", [
+@pytest.mark.parametrize("case", [
     _slice(_floats(5, 4), _floats(4, 4), (0,), (-1,)),
     _slice(_floats(5, 4), _floats(3, 4), (0,), (2,)),
     _slice(_floats(5, 4), _floats(2, 4), (0, 0), (2, 2)),

@@ -41,7 +41,19 @@ def test_long_names_of_nodes(limits: str) -> None:
 
 
 def test_many_inputs_and_outputs() -> None:
-    model = popc_runtime.load(popc.compile(_relus(5000)).to_bytes())
+    names = [[f"{kind}{number}" for number in range(5000)] for kind in "xy"]
+    inputs, outputs = (
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in several]
+        for several in names
+    )
+    nodes = [
+        helper.make_node("Concat", names[0], ["all"], axis=0),
+        helper.make_node("Split", ["all"], names[1], axis=0, num_outputs=5000),
+    ]
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    opsets = [helper.make_opsetid("", 18)]
+    archive = popc.compile(helper.make_model(graph, opset_imports=opsets, ir_version=9))
+    model = popc_runtime.load(archive.to_bytes())
     assert len(model.inputs) == len(model.outputs) == 5000
 
 

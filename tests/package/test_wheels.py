@@ -84,7 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder outside the checkout with a model, its archive and an input."""
     place = tmp_path_factory.mktemp("place")
     onnx.save(affine(), place / "model.onnx")
-    popc.compile(affine()).save(place / "model.popx")
+    popc.compile(place / "model.onnx").save(place / "model.popx")
     np.save(place / "x.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
     return place
 

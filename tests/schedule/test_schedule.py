@@ -297,7 +297,17 @@ def test_a_search_that_begins_late_does_nothing() -> None:
     assert [report.moves for report in late.reports] == [0]
 
 
-@pytest.mark.parametrize("algorithm", list(Algorithm))
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        Algorithm.CHOOSE_BEST,  # which makes use of the others
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in Algorithm
+            if each is not Algorithm.CHOOSE_BEST
+        ),
+    ],
+)
 def test_twenty_thousand_ops_take_moments(algorithm: Algorithm) -> None:
     small = SmallGraph()
     x = small.input(4)

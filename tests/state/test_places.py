@@ -129,7 +129,7 @@ def test_a_model_may_train_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "number", "one"),
+    ("dtype", "number", "value"),
     [("float16", 10, 1.0), ("bfloat16", 16, 0x3F80), ("double", 11, 1.0), ("int8", 3, 1)],
 )
 def test_element_types(dtype: str, number: int, value: float, tmp_path: Path) -> None:
