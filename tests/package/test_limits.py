@@ -40,6 +40,7 @@ def test_long_names_of_nodes(limits: str) -> None:
     assert results["y1"].tolist() == [3, 0]
 
 
+@pytest.mark.slow
 def test_many_inputs_and_outputs() -> None:
     names = [[f"{kind}{number}" for number in range(5000)] for kind in "xy"]
     inputs, outputs = (
