@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from popc.ir import AttributeMap, Graph, Op, Tensor, TensorType
 from popc.ops.build import build
-from popc.transforms.base import RewritePass
-from popc.transforms.context import PassContext
-from popc_runtime.errors import OptionError
+from popc.transforms.serialization import SerializationPass
 
 __all__ = ["SerializeLookups"]
 
@@ -19,7 +17,7 @@ _MODE = "rows"
 
 
 @dataclass(frozen=True)
-class SerializeLookups(RewritePass):
+class SerializeLookups(SerializationPass):
     """A lookup whose settings say so becomes several, each in as many rows of the table.
 
     Every part looks all indices up, those of other parts as its row 0, and keeps what is its own.
@@ -43,29 +41,11 @@ class SerializeLookups(RewritePass):
     """
 
     name: ClassVar[str] = "serialize_lookups"
-    optional: ClassVar[bool] = False
-    enabled: bool = True
+    refusal: ClassVar[str] = "lookups cannot be cut as serialize_lookup_factor says"
 
-    @classmethod
-    def of(cls, context: PassContext) -> Self:
-        """The pass that ``context`` asks for."""
-        return cls(context.options.enable_serialized_matmuls)
-
-    def run(self, graph: Graph) -> int:
-        """Check all annotations first."""
-        if not self.enabled:
-            return 0
-        problems = [
-            problem
-            for nested in graph.walk()
-            for op in nested.ops
-            if _is_cut(op) and (problem := _problem(op))
-        ]
-        if problems:
-            raise OptionError(
-                "lookups cannot be cut as serialize_lookup_factor says", details=tuple(problems)
-            )
-        return super().run(graph)
+    def problem(self, op: Op) -> str:
+        """See `SerializationPass`."""
+        return _problem(op) if _is_cut(op) else ""
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Cut one lookup."""

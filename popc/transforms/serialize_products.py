@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 from popc.ir import AttributeMap, Graph, Op, ProductCut, Tensor
 from popc.ops.build import build
 from popc.ops.partials import PARTIALS
-from popc.transforms.base import RewritePass
-from popc.transforms.context import PassContext
-from popc_runtime.errors import OptionError
+from popc.transforms.serialization import SerializationPass
 from popc_runtime.format import DType
 
 __all__ = ["SerializeProducts"]
@@ -21,7 +19,7 @@ _PRODUCTS: Final = ("Gemm", "MatMul")
 
 
 @dataclass(frozen=True)
-class SerializeProducts(RewritePass):
+class SerializeProducts(SerializationPass):
     """A product whose settings say so becomes several that run one after the other.
 
     Each needs a part of the temporary memory.  Gradients are made of the parts, so that the
@@ -46,29 +44,11 @@ class SerializeProducts(RewritePass):
     """
 
     name: ClassVar[str] = "serialize_products"
-    optional: ClassVar[bool] = False
-    enabled: bool = True
+    refusal: ClassVar[str] = "products cannot be cut as serialize_matmul_factor says"
 
-    @classmethod
-    def of(cls, context: PassContext) -> Self:
-        """The pass that ``context`` asks for."""
-        return cls(context.options.enable_serialized_matmuls)
-
-    def run(self, graph: Graph) -> int:
-        """Check all annotations first."""
-        if not self.enabled:
-            return 0
-        problems = [
-            problem
-            for nested in graph.walk()
-            for op in nested.ops
-            if op.settings.cut is not None and (problem := _problem(op, op.settings.cut))
-        ]
-        if problems:
-            raise OptionError(
-                "products cannot be cut as serialize_matmul_factor says", details=tuple(problems)
-            )
-        return super().run(graph)
+    def problem(self, op: Op) -> str:
+        """See `SerializationPass`."""
+        return "" if op.settings.cut is None else _problem(op, op.settings.cut)
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Cut one product."""

@@ -1,0 +1,46 @@
+"""Passes that cut ops into parts that run one after the other, as settings of the ops say."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from popc.ir import Graph, Op
+from popc.transforms.base import RewritePass
+from popc.transforms.context import PassContext
+from popc_runtime.errors import OptionError
+
+__all__ = ["SerializationPass"]
+
+
+@dataclass(frozen=True)
+class SerializationPass(RewritePass):
+    """A pass that refuses all settings that cannot be followed before it cuts anything.
+
+    Attributes:
+        refusal: The message of that error.
+    """
+
+    optional: ClassVar[bool] = False
+    refusal: ClassVar[str]
+    enabled: bool = True
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(context.options.enable_serialized_matmuls)
+
+    def run(self, graph: Graph) -> int:
+        """Check all annotations first."""
+        if not self.enabled:
+            return 0
+        ops = (op for nested in graph.walk() for op in nested.ops if op.settings.cut is not None)
+        problems = tuple(filter(None, map(self.problem, ops)))
+        if problems:
+            raise OptionError(self.refusal, details=problems)
+        return super().run(graph)
+
+    @abstractmethod
+    def problem(self, op: Op) -> str:
+        """The reason why ``op`` cannot be cut as it wants; "" if it can, or is another pass's."""
