@@ -22,6 +22,7 @@ settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
 _GOLDEN = Path(__file__).parent / "golden"
+_LONGEST_ID = 120  # characters of a test's name that still fit a line of a report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +46,15 @@ def pytest_configure(config: pytest.Config) -> None:
                 import_module(module.name)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes and long texts by their parameter: processes that share tests must agree on names.
+
+    Packed bytes carry the time at which they were packed.
+    """
+    too_long = isinstance(val, str) and len(val) > _LONGEST_ID
+    return argname if too_long or isinstance(val, bytes) else None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,6 +14,8 @@ from popc_runtime.errors import ModelError
 from tests.support.models import affine
 
 _MODEL = affine()
+_BYTES = _MODEL.SerializeToString()
+_JSON = json_format.MessageToJson(_MODEL).encode()
 _SYNTAX = """<ir_version: 9, opset_import: ["" : 17]>
 agraph (float[2,3] x) => (float[2,3] y) { y = Relu(x) }
 """
@@ -22,10 +24,10 @@ agraph (float[2,3] x) => (float[2,3] y) { y = Relu(x) }
 @pytest.mark.parametrize(
     "data",
     [
-        gzip.compress(_MODEL.SerializeToString()),
-        json_format.MessageToJson(_MODEL).encode(),
+        gzip.compress(_BYTES, mtime=0),
+        _JSON,
         text_format.MessageToString(_MODEL).encode(),
-        gzip.compress(json_format.MessageToJson(_MODEL).encode()),
+        gzip.compress(_JSON, mtime=0),
     ],
 )
 def test_models_are_read_in_every_form(data: bytes, tmp_path: Path) -> None:
@@ -40,7 +42,7 @@ def test_the_syntax_of_onnx() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (gzip.compress(_MODEL.SerializeToString())[:-9], "gzip file is damaged"),
+        (gzip.compress(_BYTES, mtime=0)[:-9], "gzip file is damaged"),
         (b"\x1f\x8b" + bytes(99), "gzip file is damaged"),
         (b'{"irVersion": "9", "graph": ', "has a mistake"),
         (b"ir_version: 9 graph { nodes: 1 }", "has a mistake"),
