@@ -47,6 +47,7 @@ from popc.ops import (
     statistics,
     streaming,
     text,
+    trees,
     variables,
 )
 from popc.ops.spec import InferRule, OperandTypes, OpSpec, OutputView, ViewRule
@@ -96,6 +97,7 @@ _FAMILIES: Final = (
     statistics,
     streaming,
     text,
+    trees,
     variables,
 )
 

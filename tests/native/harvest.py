@@ -84,6 +84,23 @@ def _further() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]
     yield "ScaledGradient", [*three[:2], *_SCALARS[:2]], {"to": "float32"}
 
 
+def _trees() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
+    """Two trees about five features, of two and of one question; of all kinds of questions."""
+    whole = ([0 << 3, 3 << 3 | 1, 0, 0, 0, 4 << 3, 0, 0], [2, -1, 4, -2, -3, 7, -4, -1],
+             [0, 5], [0, 1, 2, 2, 4], [0, 1, 0, 1])  # fmt: skip
+    numbers = ([0.5, -0.25, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0], [0.5, -1.5, 2.0, 0.25])
+    for dtype, flags, aggregate in (
+        (np.float32, 0, "SUM"),
+        (np.float64, 0, "MIN"),
+        (np.float32, 6, "MAX"),
+    ):
+        features, children, roots, starts, targets = (np.array(part, np.int32) for part in whole)
+        thresholds, weights = (np.array(part, dtype) for part in numbers)
+        x = _LINE[:, :5].astype(dtype)
+        tables = [features | flags, thresholds, children, roots, starts, targets, weights]
+        yield "TreeEnsemble", [x, *tables], {"n_targets": 2, "aggregate": aggregate}
+
+
 def _made_by_passes() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
     for opcode in ("Boundary", "RemoteLoad", "RemoteStore"):
         yield opcode, [_LINE], {}
@@ -149,7 +166,7 @@ def problems() -> Mapping[str, list[Problem]]:
         for run in _runs():
             with suppress(PopcError):
                 run()
-        for opcode, inputs, attributes in (*_further(), *_made_by_passes()):
+        for opcode, inputs, attributes in (*_further(), *_trees(), *_made_by_passes()):
             oracles.run_ir(opcode, inputs, attributes)
     listed: dict[str, list[Problem]] = {}
     for problem in (*found.values(), *_added_by_lowering()):

@@ -42,6 +42,7 @@ from popc.autodiff.rules import (
     spline,
     statistics,
     text,
+    trees,
 )
 from popc.ops import OPS, optimizer
 from popc_runtime.ground.tables import merge_families
@@ -84,6 +85,7 @@ _FAMILIES: Final = (
     spline,
     statistics,
     text,
+    trees,
 )
 
 GRADIENTS: Final[Mapping[str, GradientRule]] = merge_families(

@@ -47,6 +47,7 @@ from popc.cost.rules import (
     statistics,
     streaming,
     text,
+    trees,
     variables,
 )
 from popc.cost.rules.common import CostRule
@@ -96,6 +97,7 @@ _FAMILIES: Final = (
     statistics,
     streaming,
     text,
+    trees,
     variables,
 )
 

@@ -58,6 +58,7 @@
     _(TEMPORAL_LOSSES)     \
     _(TOPS)                \
     _(TRANSFORMS)          \
+    _(TREES)               \
     _(TRIANGLES)           \
     _(WEAVES)              \
     _(WINOGRAD)

@@ -34,6 +34,7 @@ from popc.transforms.batch_serialization.rules import (
     signal,
     softmax,
     sort,
+    trees,
 )
 
 __all__ = ["RULES", "cut_op"]
@@ -66,6 +67,7 @@ _FAMILIES: Final = (
     signal,
     softmax,
     sort,
+    trees,
 )
 
 RULES: Final[dict[str, Rule]] = {

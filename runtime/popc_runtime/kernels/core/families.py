@@ -346,4 +346,5 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "RemoteStore",
     ),
     "text": ("TfIdfVectorizer",),
+    "trees": ("TreeEnsemble",),
 }

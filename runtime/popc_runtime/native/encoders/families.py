@@ -295,4 +295,5 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "RemoteLoad",
         "RemoteStore",
     ),
+    "trees": ("TreeEnsemble",),
 }
