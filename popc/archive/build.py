@@ -12,7 +12,7 @@ from popc.archive.panels import store_in_panels
 from popc.archive.provenance import provenance_of
 from popc.archive.streams import describe_streams
 from popc.compiler import Compiled, Planned
-from popc.frontend import ImportedModel, strip_weights
+from popc.frontend import ImportedModel, TensorLabels, strip_weights
 from popc.memory import ConstantBlock, MemoryPlan
 from popc.options import FloatingPointException, Options, WeightStorage
 from popc_runtime.device import MAIN_PROGRAM
@@ -27,6 +27,7 @@ from popc_runtime.format import (
     ProgramImage,
     ProgramSpec,
     SequenceSpec,
+    TensorSpec,
     VariableSpec,
     blob_of_program,
     encode_program,
@@ -153,8 +154,8 @@ def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
         model.graph, model.inputs, model.outputs, replicas, options.buffering_depth
     )
     return Manifest(
-        inputs=inputs,
-        outputs=outputs,
+        inputs=_labelled(inputs, model.labels),
+        outputs=_labelled(outputs, model.labels),
         streams=streams,
         programs=programs,
         options=options.to_manifest(),
@@ -169,6 +170,18 @@ def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
         sequences=tuple(SequenceSpec(name, parts) for name, parts in model.sequences.items()),
         memory=_memory(planned.plan),
         provenance=provenance_of(program.request, program.loaded),
+    )
+
+
+def _labelled(
+    specs: Sequence[TensorSpec], labels: Mapping[str, TensorLabels]
+) -> tuple[TensorSpec, ...]:
+    """Tensors with what their elements or columns stand for."""
+    return tuple(
+        replace(spec, labels=found.labels, label_kind=found.kind)
+        if (found := labels.get(spec.name)) is not None
+        else spec
+        for spec in specs
     )
 
 

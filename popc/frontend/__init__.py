@@ -19,6 +19,7 @@ from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
 from popc.frontend.weights import fill_weights, read_weights, strip_weights
+from popc.frontend.words import TensorLabels
 
 __all__ = [
     "Annotations",
@@ -30,6 +31,7 @@ __all__ = [
     "LoadedModel",
     "ModelSource",
     "RecomputeRequests",
+    "TensorLabels",
     "TrainingBindings",
     "UnsupportedOp",
     "bound_values",

@@ -9,7 +9,7 @@ from typing import Final
 import onnx
 
 from popc.frontend.tensors import decode_sparse_tensor, decode_tensor
-from popc.frontend.values import OnnxAttribute
+from popc.frontend.values import ConstantText, OnnxAttribute
 from popc_runtime.errors import ModelError
 
 __all__ = ["decode_attributes"]
@@ -64,6 +64,8 @@ def _kind_of(attribute: onnx.AttributeProto) -> int:
 
 def _decode_tensors(attribute: onnx.AttributeProto, kind: int, base_dir: str) -> OnnxAttribute:
     try:
+        if kind == _A.TENSOR and attribute.t.data_type == onnx.TensorProto.STRING:
+            return ConstantText(tuple(map(_text, attribute.t.string_data)), tuple(attribute.t.dims))
         if kind == _A.TENSOR:
             return decode_tensor(attribute.t, base_dir)
         if kind == _A.SPARSE_TENSOR:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import onnx
+
 from popc.frontend.annotations import Annotations
 from popc.frontend.bound_values import BoundValue, as_array, chosen, converted, element_type
 from popc.frontend.budget import ImportLimits
@@ -96,10 +98,12 @@ class ResolvedInputs:
         types: Inputs that stay inputs, with their static types, in order of the model.
         values: Inputs that become constants, in the element types that the model declares
             (bfloat16 as float32).
+        texts: Inputs of strings, whose type is that of their places in a list of words.
     """
 
     types: Mapping[str, TensorType]
     values: Mapping[str, BoundValue]
+    texts: tuple[str, ...] = ()
 
 
 def resolve(model: LoadedModel, bindings: Bindings) -> ResolvedInputs:
@@ -148,7 +152,7 @@ class _Resolver:
             if input_.name not in values
         }
         self._raise_if_any()
-        return ResolvedInputs(types, values)
+        return ResolvedInputs(types, values, tuple(name for name in types if self._is_text(name)))
 
     def resolve_values(self) -> dict[str, BoundValue]:
         """The checks that need to know nothing but what is bound."""
@@ -177,6 +181,10 @@ class _Resolver:
     def _check_element_types(self) -> None:
         unsupported = []
         for input_ in self.inputs.values():
+            if input_.kind == "tensor" and self._is_text(input_.name):
+                if input_.name in self.bindings.values:
+                    unsupported.append(f"input {input_.name!r}: strings cannot be bound")
+                continue
             try:
                 element_type(input_.type)
             except ModelError as error:
@@ -185,6 +193,10 @@ class _Resolver:
             raise ModelError(
                 "inputs have element types that popc does not support", details=tuple(unsupported)
             )
+
+    def _is_text(self, name: str) -> bool:
+        type_ = self.inputs[name].type.tensor_type
+        return bool(type_.elem_type == onnx.TensorProto.STRING)
 
     def _check_names(self) -> None:
         for option, names in (("shape", self.bindings.shapes), ("bind", self.bindings.values)):
@@ -279,7 +291,8 @@ class _Resolver:
             )
             self.hints.append(("bind", declared.name, "FILE.npz"))
             return TensorType(DType.BOOL, ())
-        dtype = element_type(declared.type)
+        is_text = self._is_text(declared.name)
+        dtype = DType.INT64 if is_text else element_type(declared.type)
         given = self.bindings.shapes.get(declared.name)
         if given is not None:
             return self._of_sane_size(declared.name, TensorType(dtype, tuple(given)))

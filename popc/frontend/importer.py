@@ -27,8 +27,17 @@ from popc.frontend.problems import AlreadyReported, DataDependent, Problems
 from popc.frontend.signature import check_signature
 from popc.frontend.tensors import decode_sparse_tensor, decode_tensor, dtype_name, is_supported
 from popc.frontend.updates import VariableUpdates
-from popc.frontend.values import OptionalValue, SequenceValue, Unavailable, Unknown, Value
+from popc.frontend.values import (
+    OptionalValue,
+    SequenceValue,
+    TableValue,
+    TextValue,
+    Unavailable,
+    Unknown,
+    Value,
+)
 from popc.frontend.walk import node_name
+from popc.frontend.words import constant_words, moved_words
 from popc.ir import Graph, Op, Tensor, TensorKind, TensorType, VariableRole
 from popc.ops.build import can_evaluate, evaluate
 from popc_runtime.errors import ModelError, TooMuchWorkError
@@ -128,6 +137,10 @@ class GraphImporter:
             return SequenceValue(tuple(self.capture(item) for item in value.items), value.dtype)
         if isinstance(value, OptionalValue) and value.value is not None:
             return OptionalValue(self.capture(value.value))
+        if isinstance(value, TextValue):
+            return replace(value, numbers=self._capture_tensor(value.numbers))
+        if isinstance(value, TableValue):
+            return replace(value, rows=self._capture_tensor(value.rows))
         return value
 
     def _capture_tensor(self, tensor: Tensor) -> Tensor:
@@ -172,6 +185,9 @@ class GraphImporter:
         ]
         for tensor, decode in (*dense, *sparse):
             if names is not None and tensor.name not in names:
+                continue
+            if tensor.data_type == onnx.TensorProto.STRING:
+                self.define(tensor.name, constant_words(self, tensor))
                 continue
             if not is_supported(tensor.data_type):
                 what = f"element type {dtype_name(tensor.data_type)}"
@@ -291,6 +307,10 @@ class GraphImporter:
         local = self.context.functions.local(domain, proto.op_type, proto.overload)
         if local is not None:
             return self.expand(local, inputs, proto)
+        if any(isinstance(value, TextValue) for value in inputs):
+            moved = moved_words(self, proto, name, inputs)
+            if moved is not None:
+                return moved
         check_signature(proto.op_type, domain, version, inputs)
         rule = self.context.rules.get((domain, proto.op_type))
         if rule is None:
@@ -302,9 +322,7 @@ class GraphImporter:
             return self.expand(body, inputs, proto)
         node = Node(self, proto.op_type, domain, version, name, inputs, proto.output, attributes)
         result = rule(node)
-        if isinstance(result, Tensor | SequenceValue | OptionalValue | Unknown | Unavailable):
-            return [result]
-        return list(result)
+        return list(result) if isinstance(result, Sequence) else [result]
 
     def expand(
         self, body: FunctionBody, inputs: Sequence[Value | None], proto: onnx.NodeProto
@@ -367,5 +385,7 @@ class GraphImporter:
 
     def _name_result(self, name: str, value: Value) -> None:
         self.define(name, value)
+        if isinstance(value, TextValue | TableValue):
+            value = value.numbers if isinstance(value, TextValue) else value.rows
         if isinstance(value, Tensor) and value.producer is not None and name:
             self.graph.rename(value, abbreviated(name))

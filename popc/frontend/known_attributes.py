@@ -191,15 +191,14 @@ _WIDE: Final = Ignored("popc computes in float32 or wider, and rounds once at th
 _HIDDEN: Final = Ignored("follows from the shape of the weights")
 _ALL_STEPS: Final = Ignored("old opsets: the model names the results that it uses")
 _LAYOUT: Final = Ignored("concerns work and memory on the chip, not results")
+_HITS: Final = Ignored("how often nodes were passed in training changes no result")
+_LISTED_HITS: Final = {"nodes_hitrates": _HITS, "nodes_hitrates_as_tensor": _HITS}
 _SHARED: Final = Ignored("concerns buffers of the host; popc allocates its own")
 
 IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     ("", "Attention"): {"softmax_precision": _WIDE},
     ("", "Cast"): {"round_mode": _DISTANT, "saturate": _DISTANT},
     ("", "CastLike"): {"round_mode": _DISTANT, "saturate": _DISTANT},
-    ("", "Constant"): dict.fromkeys(
-        ("value_string", "value_strings"), Ignored("the rule refuses constants of text")
-    ),
     ("", "GRU"): {"hidden_size": _HIDDEN, "output_sequence": _ALL_STEPS},
     ("", "Gemm"): {"broadcast": Ignored("before opset 7: C broadcasts whenever its shape does")},
     ("", "GroupNormalization"): {"stash_type": _WIDE},
@@ -210,6 +209,9 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     ("", "RNN"): {"hidden_size": _HIDDEN, "output_sequence": _ALL_STEPS},
     ("", "SimplifiedLayerNormalization"): {"stash_type": _WIDE},
     ("", "TopK"): {"sorted": Ignored("results are sorted in any case; else any order is right")},
+    ("ai.onnx.ml", "TreeEnsemble"): {"nodes_hitrates": _HITS},
+    ("ai.onnx.ml", "TreeEnsembleClassifier"): _LISTED_HITS,
+    ("ai.onnx.ml", "TreeEnsembleRegressor"): _LISTED_HITS,
     (_GRAPHCORE, "BatchNormalization"): {
         "unbiased_variance": Ignored("the running variance divides by N - 1 in any case", 0)
     },

@@ -29,8 +29,9 @@ from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_from_onnx, is_supported
 from popc.frontend.unsupported import find_unsupported
 from popc.frontend.updates import lost_statistics, written_names
-from popc.frontend.values import OptionalValue, SequenceValue, Value
+from popc.frontend.values import OptionalValue, SequenceValue, TableValue, TextValue, Value
 from popc.frontend.walk import all_nodes, differentiated_names, needed_nodes
+from popc.frontend.words import TensorLabels, known_words, labels_of
 from popc.ir import Graph, Tensor, TensorType
 from popc_runtime.errors import ModelError, TooMuchWorkError, UnsupportedOpError
 from popc_runtime.format import DType
@@ -49,6 +50,7 @@ class ImportedModel:
         values: Tensors by their names in the model; those of `TrainingBindings.keep`.
         updates: Variables that the model itself gives new values, with these.
         notes: What the user should know, although the model can be compiled.
+        labels: What inputs and outputs mean whose elements, or columns, have labels.
     """
 
     graph: Graph
@@ -58,6 +60,7 @@ class ImportedModel:
     values: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     updates: tuple[tuple[Tensor, Tensor], ...] = ()
     notes: tuple[str, ...] = ()
+    labels: Mapping[str, TensorLabels] = field(default_factory=dict[str, TensorLabels])
 
 
 def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> ImportedModel:
@@ -113,7 +116,8 @@ def _import(
     context.replicas = bindings.replicas
     is_variable, notes = _prepare_variables(context, bindings.training, loaded, nodes)
     importer = GraphImporter(context, graph, loaded.opsets)
-    _define_inputs(importer, model.graph, inputs)
+    words = known_words(model) if inputs.texts else ()
+    _define_inputs(importer, model.graph, inputs, words)
     importer.define_initializers(model.graph, names.difference(importer.scope.values))
     importer.import_nodes(nodes)
     _freeze(importer, is_variable)
@@ -123,10 +127,12 @@ def _import(
             if not row.concerns_type:
                 context.problems.unsupported[row.problem] = list(row.nodes)
     context.problems.raise_if_any()
-    sequences = _add_outputs(importer.graph, [(name, importer.lookup(name)) for name in wanted])
+    results = [(name, importer.lookup(name)) for name in wanted]
+    sequences = _add_outputs(importer.graph, results)
     notes += useless_annotations(nodes, bindings.annotations.ignored)
     notes += lost_statistics(importer, nodes, wanted)
-    imported = _imported(importer.graph, sequences, notes)
+    labels = labels_of(importer, inputs.texts, dict(results))
+    imported = replace(_imported(importer.graph, sequences, notes), labels=labels)
     if bindings.training is None:
         return imported
     values = {name: importer.lookup(name) for name in bindings.kept}
@@ -270,13 +276,20 @@ def _freeze(importer: GraphImporter, is_variable: Callable[[str, TensorType], bo
 # -- inputs and weights ----------------------------------------------------------------------------
 
 
-def _define_inputs(importer: GraphImporter, graph: onnx.GraphProto, inputs: ResolvedInputs) -> None:
+def _define_inputs(
+    importer: GraphImporter,
+    graph: onnx.GraphProto,
+    inputs: ResolvedInputs,
+    words: tuple[str, ...],
+) -> None:
     """Inputs come first, so that they keep their names in the graph."""
     types = {info.name: info.type for info in graph.input}
     for name, type_ in inputs.types.items():
-        importer.define(name, importer.graph.add_input(name, type_))
-    for name, value in inputs.values.items():
-        importer.define(name, _constant_value(importer, name, types[name], value))
+        tensor = importer.graph.add_input(name, type_)
+        value = TextValue(tensor, words, is_open=True) if name in inputs.texts else tensor
+        importer.define(name, value)
+    for name, bound in inputs.values.items():
+        importer.define(name, _constant_value(importer, name, types[name], bound))
 
 
 def _constant_value(
@@ -335,6 +348,15 @@ def _unique(name: str, taken: set[str]) -> str:
 def _flatten(name: str, value: Value) -> list[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
         return [(name, value)]
+    if isinstance(value, TextValue):
+        if value.is_open:
+            raise ModelError(
+                f"output {name!r} holds strings of an input, which may be any",
+                hint="leave it out: name the outputs that are wanted",
+            )
+        return [(name, value.numbers)]
+    if isinstance(value, TableValue):
+        return [(name, value.rows)]
     if isinstance(value, SequenceValue):
         parts = [_flatten(f"{name}.{i}", item) for i, item in enumerate(value.items)]
         return [pair for part in parts for pair in part]

@@ -10,7 +10,15 @@ import numpy.typing as npt
 
 from popc.frontend.known_attributes import may_read
 from popc.frontend.problems import DataDependent
-from popc.frontend.values import OnnxAttribute, OptionalValue, SequenceValue, Value
+from popc.frontend.values import (
+    STRINGS,
+    ConstantText,
+    OnnxAttribute,
+    OptionalValue,
+    SequenceValue,
+    TextValue,
+    Value,
+)
 from popc.ir import OpSettings, ProductCut, Tensor, TensorType
 from popc.ops.build import build
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
@@ -94,8 +102,17 @@ class Node:
         value = self.value(index)
         if isinstance(value, OptionalValue) and value.value is not None:
             value = value.value
+        if isinstance(value, TextValue):
+            raise ModelError(f"{self.op_type} of strings is not supported: {STRINGS}")
         if not isinstance(value, Tensor):
             raise ModelError(f"input {index} must be a tensor")
+        return value
+
+    def words(self, index: int) -> TextValue:
+        """A required operand of strings."""
+        value = self.value(index)
+        if not isinstance(value, TextValue):
+            raise ModelError(f"input {index} must be strings")
         return value
 
     def optional(self, index: int) -> Tensor | None:
@@ -169,14 +186,14 @@ class Node:
         value = self._attribute(name, None if default is None else tuple(default))
         if not isinstance(value, tuple):
             raise ModelError(f"attribute {name!r} must be a list of integers")
-        return tuple(int(item) for item in value)
+        return tuple(map(int, value))
 
     def numbers(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
         """A list-of-floats attribute."""
         value = self._attribute(name, None if default is None else tuple(default))
         if not isinstance(value, tuple):
             raise ModelError(f"attribute {name!r} must be a list of numbers")
-        return tuple(float(item) for item in value)
+        return tuple(map(float, value))
 
     def texts(self, name: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
         """A list-of-strings attribute."""
@@ -191,6 +208,11 @@ class Node:
         if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], TensorType)):
             raise ModelError(f"attribute {name!r} must be a tensor")
         return value[0], value[1]
+
+    def constant_text(self, name: str) -> ConstantText | None:
+        """A tensor attribute of strings; ``None`` if it is absent, or a tensor of numbers."""
+        value = self.attributes.get(name)
+        return value if isinstance(value, ConstantText) else None
 
     def _attribute(self, name: str, default: OnnxAttribute | None) -> OnnxAttribute:
         value = self.attributes.get(name, default)

@@ -169,13 +169,18 @@ def _unsupported_values(proto: onnx.ModelProto) -> dict[str, str]:
         for info in (*graph.input, *graph.value_info):
             if info.type.HasField("tensor_type") and info.type.tensor_type.elem_type:
                 types[info.name] = info.type.tensor_type.elem_type
-    return {name: dtype_name(number) for name, number in types.items() if not is_supported(number)}
+    return {name: dtype_name(number) for name, number in types.items() if not _is_known(number)}
+
+
+def _is_known(number: int) -> bool:
+    """True for strings too: rules say which operators take them."""
+    return is_supported(number) or number == onnx.TensorProto.STRING
 
 
 def _attribute_types(node: onnx.NodeProto) -> Iterator[str]:
     """Unsupported element types that a node's attributes name or hold."""
     for attribute in node.attribute:
-        if attribute.type == _A.TENSOR and not is_supported(attribute.t.data_type):
+        if attribute.type == _A.TENSOR and not _is_known(attribute.t.data_type):
             yield dtype_name(attribute.t.data_type)
         is_type = attribute.name in ("to", "dtype", "output_dtype") and not node.domain
         if is_type and attribute.type == _A.INT and attribute.i and not is_supported(attribute.i):

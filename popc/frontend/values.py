@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from popc.ir import Tensor
 from popc_runtime.format import DType
 
-__all__ = ["OnnxAttribute", "OptionalValue", "SequenceValue", "Unavailable", "Unknown", "Value"]
+__all__ = [
+    "STRINGS",
+    "ConstantText",
+    "OnnxAttribute",
+    "OptionalValue",
+    "SequenceValue",
+    "TableValue",
+    "TextValue",
+    "Unavailable",
+    "Unknown",
+    "Value",
+]
 
+# What may be done with strings, for messages.
+STRINGS: Final = (
+    "strings may be moved, looked up and encoded (LabelEncoder, CategoryMapper, OneHotEncoder), "
+    "and be labels"
+)
 # Decoded ONNX attributes: tensors come as (type, data), graphs as their protobuf message.
 OnnxAttribute: TypeAlias = object
 
@@ -41,4 +57,37 @@ class Unavailable:
     reason: str
 
 
-Value: TypeAlias = "Tensor | SequenceValue | OptionalValue | Unknown | Unavailable"
+@dataclass(frozen=True, slots=True)
+class ConstantText:
+    """A tensor of strings that an attribute holds."""
+
+    words: tuple[str, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextValue:
+    """A tensor of strings, as the places of its elements in a list of words.
+
+    Attributes:
+        numbers: The places, int64; -1 for a word that is not in the list.
+        words: The list, without repetitions.
+        is_open: Whether words may occur that are not in the list.
+    """
+
+    numbers: Tensor
+    words: tuple[str, ...]
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableValue:
+    """A list of maps: rows of a tensor [N, K], of which ``columns`` are the keys."""
+
+    rows: Tensor
+    columns: tuple[str, ...] | tuple[int, ...]
+
+
+Value: TypeAlias = (
+    "Tensor | SequenceValue | OptionalValue | TextValue | TableValue | Unknown | Unavailable"
+)

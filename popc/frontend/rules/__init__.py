@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from popc.frontend.node import ImportRule
-from popc.frontend.rules import graphcore, microsoft, onnx
+from popc.frontend.rules import graphcore, microsoft, ml, onnx
 from popc_runtime.ground.tables import merge_families
 
 __all__ = ["RULES"]
 
-_FAMILIES: Final = (*onnx.FAMILIES, *graphcore.FAMILIES, *microsoft.FAMILIES)
+_FAMILIES: Final = (*onnx.FAMILIES, *graphcore.FAMILIES, *microsoft.FAMILIES, *ml.FAMILIES)
 
 RULES: Final[Mapping[tuple[str, str], ImportRule]] = merge_families(
     (family, family.RULES) for family in _FAMILIES

@@ -10,6 +10,7 @@ import numpy as np
 
 from popc_runtime.data.mismatches import check_stored, wrong_names
 from popc_runtime.data.streams import as_stored, check_sample, describe, joined_mismatches
+from popc_runtime.data.words import with_numbers
 from popc_runtime.errors import InputMismatchError, UsageError
 from popc_runtime.format import Array, DType, StreamSpec, TensorSpec
 
@@ -28,9 +29,12 @@ def check_arrays(
 ) -> dict[str, tuple[Array, ...]]:
     """The samples of each input, in order; reports every problem at once.
 
+    Strings become the places of their words among the labels of an input.
+
     Raises:
         InputMismatchError: inputs are missing, unknown or of another dtype or shape.
     """
+    given = with_numbers(given, specs)
     problems = wrong_names(given, specs, synthetic)
     samples: dict[str, tuple[Array, ...]] = {}
     for spec in specs:

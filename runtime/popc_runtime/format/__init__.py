@@ -43,6 +43,7 @@ from popc_runtime.format.program import (
 from popc_runtime.format.reader import ArchiveFile, probe
 from popc_runtime.format.sources import ArchiveSource
 from popc_runtime.format.streams import (
+    LabelKind,
     ReturnType,
     SequenceSpec,
     StreamDirection,
@@ -99,6 +100,7 @@ __all__ = [
     "Instruction",
     "Item",
     "KnownSizes",
+    "LabelKind",
     "Limits",
     "Manifest",
     "OptionSetting",

@@ -25,6 +25,7 @@ from popc_runtime.format.program import (
 from popc_runtime.format.schema import definition_hash
 from popc_runtime.format.serialization import Fields, Packable, corrupt
 from popc_runtime.format.streams import (
+    LabelKind,
     ReturnType,
     SequenceSpec,
     StreamDirection,
@@ -300,6 +301,7 @@ SCHEMA_HASH: Final[str] = definition_hash(
             DType,
             FitMode,
             FloatCheck,
+            LabelKind,
             Origin,
             ReturnType,
             StreamDirection,

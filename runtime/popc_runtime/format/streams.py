@@ -11,8 +11,10 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.format.limits import MAX_DIMENSION
 from popc_runtime.format.serialization import Fields, read_shape
 from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.hints import Final
 
 __all__ = [
+    "LabelKind",
     "ReturnType",
     "SequenceSpec",
     "StreamDirection",
@@ -25,6 +27,9 @@ __all__ = [
     "read_tensor",
     "repeated",
 ]
+
+
+_LARGEST_LABEL: Final = (1 << 63) - 1
 
 
 class ReturnType(StrEnum):
@@ -51,13 +56,26 @@ class StreamDirection(StrEnum):
     OUTPUT = "output"
 
 
+class LabelKind(StrEnum):
+    """The way in which the labels of a tensor are meant."""
+
+    ELEMENTS = "elements"  # an element is the place of its label in the list, or -1 for any other
+    COLUMNS = "columns"  # the last axis has a column for each label
+
+
 @frozen
 class TensorSpec:
-    """A named input or output of the model; prints as ``x: float32[1,3,224,224]``."""
+    """A named input or output of the model; prints as ``x: float32[1,3,224,224]``.
+
+    ``labels`` are what elements or columns stand for, if the model works with strings or returns
+    maps; ``label_kind`` says which.
+    """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
+    labels: tuple[str, ...] | tuple[int, ...] = ()
+    label_kind: LabelKind | None = None
 
     @property
     def nbytes(self) -> int:
@@ -99,7 +117,23 @@ class SequenceSpec:
 
 def read_tensor(source: Fields) -> TensorSpec:
     """An input or output from the manifest."""
-    return TensorSpec(source.text("name"), source.choice("dtype", DType), read_shape(source))
+    # Archives of format 1.3 have no labels.
+    kind = None if source.any("label_kind") is None else source.choice("label_kind", LabelKind)
+    return TensorSpec(
+        source.text("name"),
+        source.choice("dtype", DType),
+        read_shape(source),
+        () if kind is None else _read_labels(source),
+        kind,
+    )
+
+
+def _read_labels(source: Fields) -> tuple[str, ...] | tuple[int, ...]:
+    """Texts, or whole numbers."""
+    listed = source.any("labels")
+    if isinstance(listed, list) and listed and isinstance(listed[0], int):
+        return source.integers("labels", low=-_LARGEST_LABEL - 1, high=_LARGEST_LABEL)
+    return source.texts("labels")
 
 
 def read_stream(source: Fields) -> StreamSpec:

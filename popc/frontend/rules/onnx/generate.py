@@ -10,6 +10,8 @@ import numpy as np
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.rules.common import default_domain, known_scalar
 from popc.frontend.tensors import dtype_from_onnx
+from popc.frontend.values import TextValue, Value
+from popc.frontend.words import text_constant
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
@@ -17,7 +19,25 @@ from popc_runtime.format import DType
 __all__ = ["RULES"]
 
 
-def _constant(node: Node) -> Tensor:
+def _constant(node: Node) -> Value:
+    text = _text_of(node)
+    return _number_constant(node) if text is None else text
+
+
+def _text_of(node: Node) -> TextValue | None:
+    """The strings of a constant; ``None`` if it holds numbers."""
+    text = node.constant_text("value")
+    if text is not None:
+        return text_constant(node.importer, text.words, text.shape)
+    if node.has("value_string"):
+        return text_constant(node.importer, [node.text("value_string")], ())
+    if node.has("value_strings"):
+        words = node.texts("value_strings")
+        return text_constant(node.importer, words, (len(words),))
+    return None
+
+
+def _number_constant(node: Node) -> Tensor:
     for name in ("value", "sparse_value"):
         if node.has(name):
             type_, data = node.tensor(name)
@@ -30,7 +50,7 @@ def _constant(node: Node) -> Tensor:
         return node.constant(node.integer("value_int"), DType.INT64)
     if node.has("value_ints"):
         return node.constant(node.integers("value_ints"), DType.INT64)
-    raise ModelError("only tensor, float and integer constants are supported")
+    raise ModelError("only tensors, floats, integers and strings may be constants")
 
 
 def _constant_of_shape(node: Node) -> Tensor:

@@ -1,0 +1,175 @@
+"""Strings in models: the places of their elements in lists of words.
+
+A program computes with numbers only.  What a model looks words up in is known when it is compiled,
+so that strings become places in the list of these words where they enter the program, and only
+move until they are looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import onnx
+
+from popc.frontend.names import default_domain_name
+from popc.frontend.values import TableValue, TextValue, Value
+from popc.frontend.walk import all_nodes
+from popc.ir import OpSettings, Tensor
+from popc.ops.build import build
+from popc_runtime.errors import ModelError
+from popc_runtime.format import Array, DType, LabelKind
+
+if TYPE_CHECKING:
+    from popc.frontend.importer import GraphImporter
+
+__all__ = [
+    "TensorLabels",
+    "constant_words",
+    "known_words",
+    "labels_of",
+    "looked_up",
+    "moved_words",
+    "text_constant",
+]
+
+# Attributes that hold what strings are compared with; those of others only become results.
+_LOOKED_UP: Final = frozenset(
+    {"cats_strings", "classes_strings", "keys_strings", "keys_tensor", "value", "value_string",
+     "value_strings"}
+)  # fmt: skip
+# Operators that move elements, and which of their operands the elements are.
+_MOVES: Final[dict[tuple[str, str], tuple[int, ...]]] = {
+    ("ai.onnx.ml", "ArrayFeatureExtractor"): (0,),
+    ("", "Where"): (1, 2),
+    **{
+        ("", op_type): (0,)
+        for op_type in (
+            *("Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape"),
+            *("Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+        )
+    },
+}
+
+
+def known_words(model: onnx.ModelProto) -> tuple[str, ...]:
+    """The words that a model may compare strings with, in the order in which they occur."""
+    found: dict[str, None] = {}
+    for tensor in model.graph.initializer:
+        found.update(dict.fromkeys(_strings(tensor)))
+    functions = (node for function in model.functions for node in function.node)
+    for node in all_nodes([*model.graph.node, *functions]):
+        for attribute in node.attribute:
+            if attribute.name in _LOOKED_UP:
+                single = [attribute.s] if attribute.type == onnx.AttributeProto.STRING else []
+                words = [*_texts([*single, *attribute.strings]), *_strings(attribute.t)]
+                found.update(dict.fromkeys(words))
+    return tuple(found)
+
+
+def _texts(raw: Iterable[bytes]) -> list[str]:
+    return [item.decode("utf-8", errors="replace") for item in raw]
+
+
+def _strings(tensor: onnx.TensorProto) -> list[str]:
+    return _texts(tensor.string_data) if tensor.data_type == onnx.TensorProto.STRING else []
+
+
+@dataclass(frozen=True, slots=True)
+class TensorLabels:
+    """Labels of the elements, or of the last axis, of an input or output."""
+
+    labels: tuple[str, ...] | tuple[int, ...]
+    kind: LabelKind
+
+
+def labels_of(
+    importer: GraphImporter, texts: Iterable[str], results: Mapping[str, Value]
+) -> dict[str, TensorLabels]:
+    """The labels of inputs that are strings, and of results that are strings or lists of maps."""
+    inputs = {name: importer.lookup(name) for name in texts}
+    found: dict[str, TensorLabels] = {}
+    for name, value in (*inputs.items(), *results.items()):
+        if isinstance(value, TextValue):
+            found[name] = TensorLabels(value.words, LabelKind.ELEMENTS)
+        elif isinstance(value, TableValue):
+            found[name] = TensorLabels(value.columns, LabelKind.COLUMNS)
+    return found
+
+
+def text_constant(
+    importer: GraphImporter, words: Sequence[str], shape: tuple[int, ...]
+) -> TextValue:
+    """Strings that are known.
+
+    Raises:
+        ModelError: they are not as many as the shape has elements.
+    """
+    known = tuple(dict.fromkeys(words))
+    places = {word: place for place, word in enumerate(known)}
+    numbers = np.array([places[word] for word in words], np.int64)
+    if numbers.size != prod(shape):
+        raise ModelError(f"{numbers.size} strings do not fill a tensor of shape {list(shape)}")
+    return TextValue(importer.constant(numbers.reshape(shape), DType.INT64), known)
+
+
+def constant_words(importer: GraphImporter, tensor: onnx.TensorProto) -> TextValue:
+    """The strings of a tensor."""
+    return text_constant(importer, _strings(tensor), tuple(tensor.dims))
+
+
+def looked_up(importer: GraphImporter, name: str, text: TextValue, table: Array) -> Tensor:
+    """The entries of a table that has one for each word, and at last that of unknown words."""
+    entries = importer.constant(table, DType.of(table.dtype))
+    settings = OpSettings(origin=name)
+    gather = build(
+        importer.graph, "Gather", [entries, text.numbers], {"axis": 0}, settings=settings
+    )
+    return importer.fold_if_small(gather)[0]
+
+
+def _in_words(
+    importer: GraphImporter, name: str, text: TextValue, words: tuple[str, ...]
+) -> Tensor:
+    """The places of strings in another list of words, which holds all of theirs."""
+    if text.words == words:
+        return text.numbers
+    table = np.array([*(words.index(word) for word in text.words), -1], np.int64)
+    return looked_up(importer, name, text, table)
+
+
+def moved_words(
+    importer: GraphImporter, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]
+) -> list[Value | None] | None:
+    """The results of a node that moves or compares strings; ``None`` if it does neither.
+
+    Raises:
+        ModelError: both operands of a comparison may hold words that are not known.
+    """
+    key = (default_domain_name(proto.domain), proto.op_type)
+    compares = key == ("", "Equal")
+    if key == ("", "Concat") or compares:
+        where: Sequence[int] = range(len(inputs))
+    elif key in _MOVES:
+        where = _MOVES[key]
+    else:
+        return None
+    texts = {i: value for i in where if isinstance(value := inputs[i], TextValue)}
+    if len(texts) != len(where):
+        return None
+    if compares and all(text.is_open for text in texts.values()):
+        raise ModelError("strings are compared that may both be unknown when compiling")
+    words = tuple(dict.fromkeys(word for text in texts.values() for word in text.words))
+    places = {i: _in_words(importer, name, text, words) for i, text in texts.items()}
+    operands = [places.get(i, value) for i, value in enumerate(inputs)]
+    results = importer.apply(proto, name, operands)
+    if compares:
+        return list(results)
+    is_open = any(text.is_open for text in texts.values())
+    return [
+        TextValue(result, words, is_open) if isinstance(result, Tensor) else result
+        for result in results
+    ]

@@ -1,0 +1,1 @@
+"""Exports of classical models; see `tools.classical_exports.__main__`."""
