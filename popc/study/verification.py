@@ -184,7 +184,7 @@ def verify_file(
 def _chosen(
     executable: Executable, program: str, inputs: Sequence[str]
 ) -> list[tuple[Executable, str]]:
-    """What is compared, and how rows call it.
+    """The programs that are compared, and how rows call them.
 
     Raises:
         UsageError: there is no such program.
