@@ -46,7 +46,7 @@ class ModelSettings:
     """The user's settings for a model, as given on the command line.
 
     Attributes:
-        shapes, split, pad: For verbs that take several shapes; see `several_options`.
+        shapes, split, pad, evaluate: For verbs that take several programs; see `several_options`.
     """
 
     options: Path | None
@@ -58,6 +58,7 @@ class ModelSettings:
     shapes: tuple[str, ...] = ()
     split: tuple[str, ...] = ()
     pad: tuple[str, ...] = ()
+    evaluate: bool = False
 
     def with_settings(self, *items: str) -> ModelSettings:
         """With more items ``key=value``, as if by --set."""
@@ -146,6 +147,7 @@ class ModelSettings:
             train=train,
             split=self.split,
             pad=self.pad,
+            evaluate=self.evaluate,
         )
 
 
@@ -188,14 +190,19 @@ def read_source(model: Path) -> Path | bytes:
 
 
 def several_options(function: _F) -> _F:
-    """Add the options about several shapes to the ``settings`` that `model_options` collects."""
+    """Add the options about several programs to the ``settings`` that `model_options` collects."""
 
     @wraps(function)
     def command(settings: ModelSettings, **values: Any) -> Any:
-        several = {name: values.pop(name) for name in ("shapes", "split", "pad")}
+        several = {name: values.pop(name) for name in ("shapes", "split", "pad", "evaluate")}
         return function(settings=replace(settings, **several), **values)
 
-    decorated: Any = command
+    decorated: Any = click.option(
+        "--evaluate",
+        is_flag=True,
+        help="With --train: add a program, evaluation, that returns the model's outputs for the "
+        "weights as they are.",
+    )(command)
     for name, metavar, text in (
         (
             "--pad",
