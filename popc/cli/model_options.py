@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from popc.folders import model_file
 from popc.inputs.arguments import (
     parse_alternatives,
     parse_bindings,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelSettings",
+    "file_argument",
     "model_argument",
     "model_options",
     "read_source",
@@ -151,9 +153,24 @@ class ModelSettings:
         )
 
 
+class _ModelPath(click.Path):
+    """The path of a file that exists; a folder stands for the model in it."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """The path as click gives it, or that of the model in the folder."""
+        path = super().convert(value, param, ctx)
+        return Path(model_file(path)) if isinstance(path, Path) else path
+
+
 model_argument = click.argument(
-    "model", type=click.Path(path_type=Path, exists=True, allow_dash=True)
+    "model", type=_ModelPath(path_type=Path, exists=True, allow_dash=True)
 )
+file_argument = click.argument("file", type=_ModelPath(path_type=Path, exists=True))
 target_option = click.option(
     "--target",
     metavar="NAME",
