@@ -54,7 +54,9 @@ class Names(Known[tuple[Word, ...]], Generic[Word]):
             raise ValueError(f"is {value!r}, but must be a list of names")
         meant = {str(known_name): known_name for known_name in self.known}
         folded = {name.lower(): name for name in meant}
-        chosen = {name if name in meant else folded.get(name.lower(), name) for name in names}
+        chosen = {
+            name if name in meant else folded.get(name.lower(), name) for name in map(str, names)
+        }
         for name in sorted(chosen - {""}):
             require_known(name, self.known)
         return tuple(meant[name] for name in sorted(chosen - {""}))
