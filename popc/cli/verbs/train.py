@@ -128,9 +128,8 @@ class _Run:
             threads=settings.threads,
             floating_point_checks=settings.fp_checks,
         )
-        self.evaluates = any(
-            program.name == EVALUATION_PROGRAM for program in self.executable.programs
-        )
+        programs = (program.name for program in self.executable.programs)
+        self.evaluates = EVALUATION_PROGRAM in programs
         settings.check_evaluation(evaluates=self.evaluates)
         self.target = settings.wanted(evaluates=self.evaluates)
         self.checkpoints = self._checkpoints()
