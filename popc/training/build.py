@@ -93,14 +93,20 @@ def add_training(
         clip_norms=result.clip_norms,
         hyper_parameters=result.hyper_parameters,
     )
+    notes = _untrained(settings, [weight for weight, _ in pairs])
+    return _as_step(model, notes), described
+
+
+def _as_step(model: ImportedModel, notes: Sequence[str]) -> ImportedModel:
+    """The model with the inputs and outputs that its graph has now, and further notes."""
+    graph = model.graph
     outputs = zip(graph.output_names, graph.outputs, strict=True)
-    trained = replace(
+    return replace(
         model,
         inputs=tuple((tensor.name, tensor.type) for tensor in graph.inputs),
         outputs=tuple((name, tensor.type) for name, tensor in outputs),
-        notes=(*model.notes, *_untrained(settings, [weight for weight, _ in pairs])),
+        notes=(*model.notes, *notes),
     )
-    return trained, described
 
 
 def require_weights(settings: TrainingSettings, names: Collection[str]) -> None:
