@@ -53,6 +53,16 @@ class Requests:
     split: tuple[str, ...] = ()
     pad: tuple[str, ...] = ()
 
+    def of_model(self, model: ModelSource) -> Requests:
+        """The same of a model that was read."""
+        programs = tuple(replace(program, model=model) for program in self.programs)
+        return replace(self, programs=programs)
+
+    def with_outputs(self, outputs: tuple[str, ...]) -> Requests:
+        """The same with other outputs."""
+        programs = tuple(replace(program, outputs=outputs) for program in self.programs)
+        return replace(self, programs=programs)
+
     def with_notes(self, meta: Mapping[str, str]) -> Requests:
         """The same with notes for the archive."""
         programs = tuple(replace(program, meta=meta) for program in self.programs)

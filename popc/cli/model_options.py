@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelSettings",
-    "SeveralShapes",
     "model_argument",
     "model_options",
     "read_source",
@@ -44,7 +43,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """The user's settings for a model, as given on the command line."""
+    """The user's settings for a model, as given on the command line.
+
+    Attributes:
+        shapes, split, pad: For verbs that take several shapes; see `several_options`.
+    """
 
     options: Path | None
     set_: tuple[str, ...]
@@ -52,6 +55,9 @@ class ModelSettings:
     dim: tuple[str, ...]
     bind: tuple[str, ...]
     outputs: str
+    shapes: tuple[str, ...] = ()
+    split: tuple[str, ...] = ()
+    pad: tuple[str, ...] = ()
 
     def with_settings(self, *items: str) -> ModelSettings:
         """With more items ``key=value``, as if by --set."""
@@ -119,17 +125,8 @@ class ModelSettings:
             train=train,
         )
 
-
-@dataclass(frozen=True, slots=True)
-class SeveralShapes:
-    """Shapes beside those of `ModelSettings`, for an archive of several programs."""
-
-    shapes: tuple[str, ...]
-    split: tuple[str, ...]
-    pad: tuple[str, ...]
-
-    def requests(self, settings: ModelSettings, model: ModelSource, train: Path | None) -> Requests:
-        """The requests for a model.
+    def requests(self, model: ModelSource, train: Path | None = None) -> Requests:
+        """The requests for a model, one for each of several shapes.
 
         Raises:
             OptionError: options or the training file are wrong; lists every problem.
@@ -137,15 +134,15 @@ class SeveralShapes:
         """
         from popc.requests import several_requests
 
-        common = parse_shapes(settings.shape)
+        common = parse_shapes(self.shape)
         shapes = [{**common, **own} for own in parse_alternatives(self.shapes) or [{}]]
         return several_requests(
             model,
-            options=settings.resolve(),
+            options=self.resolve(trains=train is not None),
             shapes=shapes,
-            dims=parse_sizes(settings.dim),
-            bind=parse_bindings(settings.bind),
-            outputs=tuple(name for name in settings.outputs.split(",") if name),
+            dims=parse_sizes(self.dim),
+            bind=parse_bindings(self.bind),
+            outputs=tuple(name for name in self.outputs.split(",") if name),
             train=train,
             split=self.split,
             pad=self.pad,
@@ -191,12 +188,12 @@ def read_source(model: Path) -> Path | bytes:
 
 
 def several_options(function: _F) -> _F:
-    """Add the options about several shapes; the command receives them as ``several``."""
+    """Add the options about several shapes to the ``settings`` that `model_options` collects."""
 
     @wraps(function)
-    def command(**values: Any) -> Any:
-        several = SeveralShapes(*(values.pop(name) for name in ("shapes", "split", "pad")))
-        return function(several=several, **values)
+    def command(settings: ModelSettings, **values: Any) -> Any:
+        several = {name: values.pop(name) for name in ("shapes", "split", "pad")}
+        return function(settings=replace(settings, **several), **values)
 
     decorated: Any = command
     for name, metavar, text in (

@@ -15,6 +15,7 @@ from popc.frontend.growing import GrowingModel, InferredType
 from popc.frontend.inference import for_inference
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
 from popc.frontend.model import ImportedModel, import_model
+from popc.frontend.names import listed
 from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
@@ -45,6 +46,7 @@ __all__ = [
     "given_values",
     "import_model",
     "is_importable",
+    "listed",
     "load_model",
     "read_weights",
     "strip_weights",

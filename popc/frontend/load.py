@@ -24,7 +24,7 @@ from popc.frontend.structure import check_structure, sort_nodes
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
 from popc.frontend.texts import read_text, unpacked
 from popc.frontend.unsigned_weights import with_unsigned_weights
-from popc.frontend.walk import node_name
+from popc.frontend.walk import all_nodes, nested_graphs, node_name
 from popc_runtime.errors import ModelError, ResourceError, UsageError
 from popc_runtime.format import MAGIC, Array
 from popc_runtime.process.paths import usable_path
@@ -128,6 +128,15 @@ class LoadedModel:
         """Everything that can be asked for as an output: results of nodes, and the outputs."""
         names = [name for node in self.proto.graph.node for name in node.output if name]
         return tuple(dict.fromkeys([*names, *(info.name for info in self.proto.graph.output)]))
+
+    def weight_names(self) -> tuple[str, ...]:
+        """Everything that may be trained: initializers, also of nested graphs, and constants."""
+        nodes = tuple(all_nodes(self.proto.graph.node))
+        graphs = [self.proto.graph, *(graph for node in nodes for graph in nested_graphs(node))]
+        names = [tensor.name for graph in graphs for tensor in graph.initializer]
+        names += [tensor.values.name for graph in graphs for tensor in graph.sparse_initializer]
+        names += [node.output[0] for node in nodes if node.op_type == "Constant"]
+        return tuple(dict.fromkeys(names))
 
     def producer_of(self, name: str) -> str:
         """The node that computes ``name``; "" for inputs and weights."""

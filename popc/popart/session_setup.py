@@ -36,7 +36,7 @@ from popc.popart.groups import VariableSettings
 from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
-from popc.popart.logger import log
+from popc.popart.logger import log, log_once
 from popc.popart.model_names import needed_names, read_names
 from popc.popart.op_errors import op_problem
 from popc.popart.optimizer_table import literal, optimizer_table
@@ -205,6 +205,8 @@ class Setup:
             self._program.transform()
         except (ModelError, OptionError, UsageError) as error:
             raise self._said(error) from error
+        for note in self._program.transform().model.notes:
+            log_once("ir", note)
         if Snapshot.FINAL in self._program.listings.checkpoints:
             self._program.planned()
 

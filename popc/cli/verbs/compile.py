@@ -13,7 +13,6 @@ from popc.cli.console import Console
 from popc.cli.dumps import Dumps, parse_window
 from popc.cli.model_options import (
     ModelSettings,
-    SeveralShapes,
     model_argument,
     model_options,
     read_source,
@@ -101,7 +100,6 @@ def command(
     model: Path,
     output: Path | None,
     settings: ModelSettings,
-    several: SeveralShapes,
     train: Path | None,
     emit_ir: Path | None,
     emit_dot: Path | None,
@@ -140,7 +138,7 @@ def command(
     if stop_after is not None:
         return _stop_after(model, settings, train, Stage(stop_after), dumps, console)
     # Mistakes there come before files.
-    requests = several.requests(settings, read_source(model), train)
+    requests = settings.requests(read_source(model), train)
     requests = requests.with_notes(pairs(meta, "--meta"))
     target = output or model.with_suffix(".popx")
     _refuse_target(target, model)
