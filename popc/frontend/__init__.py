@@ -12,7 +12,7 @@ from popc.frontend.given import (
     given_values,
 )
 from popc.frontend.growing import GrowingModel, InferredType
-from popc.frontend.inference import for_inference
+from popc.frontend.inference import evaluation_model, for_inference
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
 from popc.frontend.model import ImportedModel, import_model
 from popc.frontend.names import listed
@@ -35,6 +35,7 @@ __all__ = [
     "UnsupportedOp",
     "bound_values",
     "describe_model",
+    "evaluation_model",
     "expose_tensors",
     "fill_weights",
     "find_unsupported",
