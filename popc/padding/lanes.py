@@ -24,7 +24,7 @@ _LOW: Final = -9999.0  # exp(_LOW) is 0 in every type
 
 
 class LaneKind(Enum):
-    """What is known where it is no single number."""
+    """A kind of elements, where they are not all one number."""
 
     ORDINARY = "finite numbers like any"
     LOW = "finite numbers of -9999 or less"
