@@ -219,7 +219,7 @@ _TOLD = {
 
 
 def _nothing_counts(name: str, fit: FitSpec) -> InputMismatchError:
-    """Where nothing counts, what is filled up counts as much as the rest."""
+    """The error about a sample without positions that count: those filled up would count too."""
     return InputMismatchError(
         f"input {name!r} is {fit.fills[name]} everywhere along {fit.dimension} for a sample, so "
         "filling it up would change the results",
