@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
+from popc_runtime.custom import require_operators
 from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
@@ -60,6 +61,7 @@ def load(
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
+        UnregisteredOperatorError: it needs operators that `popc_runtime.custom` does not know.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed.
         UsageError: ``source`` is nothing that could be an archive, the number of threads is not
@@ -90,6 +92,7 @@ def load(
                 f"has {weights.data.nbytes:,}",
                 hint="compile the model again",
             )
+        require_operators(archive.manifest.operators)
         _check_programs(archive.manifest.programs, image)
         _check_memory(archive.manifest.replicas, image, limits)
         if LOAD_PROGRAM in image.programs:
