@@ -76,6 +76,8 @@ def key_parts(requests: Requests, loaded: LoadedModel, folder: str) -> KeyParts:
     for name in ("split", "pad"):
         if getattr(requests, name):
             parts[name] = plain(getattr(requests, name))
+    if requests.evaluate:
+        parts["evaluate"] = True
     return KeyParts(parts, external, files)
 
 

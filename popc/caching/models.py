@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from popc.caching.programs import ProgramCache
 from popc.caching.quick import given_file
+from popc.folders import model_file
 from popc_runtime.cache import CacheSource, cache_folder
 from popc_runtime.errors import UsageError
 from popc_runtime.format import MAGIC, is_archive
@@ -147,7 +148,7 @@ def load_model(
 def _cache(
     cache: CacheSource, model: ModelSource, name: str, keywords: SeveralKeywords
 ) -> ProgramCache:
-    held: Any = model
+    held: Any = model_file(model) if isinstance(model, str | os.PathLike) else model
 
     def requests() -> Any:
         from popc.requests import several_requests
@@ -161,7 +162,7 @@ def _cache(
         else value
         for key, value in keywords.items()
     }
-    return ProgramCache(folder, model, settings, requests, name)
+    return ProgramCache(folder, held, settings, requests, name)
 
 
 def _watch(on_progress: OnProgress | None) -> Any:

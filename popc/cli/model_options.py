@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from popc.folders import model_file
 from popc.inputs.arguments import (
     parse_alternatives,
     parse_bindings,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelSettings",
+    "file_argument",
     "model_argument",
     "model_options",
     "read_source",
@@ -46,7 +48,7 @@ class ModelSettings:
     """The user's settings for a model, as given on the command line.
 
     Attributes:
-        shapes, split, pad: For verbs that take several shapes; see `several_options`.
+        shapes, split, pad, evaluate: For verbs that take several programs; see `several_options`.
     """
 
     options: Path | None
@@ -58,6 +60,7 @@ class ModelSettings:
     shapes: tuple[str, ...] = ()
     split: tuple[str, ...] = ()
     pad: tuple[str, ...] = ()
+    evaluate: bool = False
 
     def with_settings(self, *items: str) -> ModelSettings:
         """With more items ``key=value``, as if by --set."""
@@ -146,12 +149,28 @@ class ModelSettings:
             train=train,
             split=self.split,
             pad=self.pad,
+            evaluate=self.evaluate,
         )
 
 
+class _ModelPath(click.Path):
+    """The path of a file that exists; a folder stands for the model in it."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """The path as click gives it, or that of the model in the folder."""
+        path = super().convert(value, param, ctx)
+        return Path(model_file(path)) if isinstance(path, Path) else path
+
+
 model_argument = click.argument(
-    "model", type=click.Path(path_type=Path, exists=True, allow_dash=True)
+    "model", type=_ModelPath(path_type=Path, exists=True, allow_dash=True)
 )
+file_argument = click.argument("file", type=_ModelPath(path_type=Path, exists=True))
 target_option = click.option(
     "--target",
     metavar="NAME",
@@ -188,14 +207,19 @@ def read_source(model: Path) -> Path | bytes:
 
 
 def several_options(function: _F) -> _F:
-    """Add the options about several shapes to the ``settings`` that `model_options` collects."""
+    """Add the options about several programs to the ``settings`` that `model_options` collects."""
 
     @wraps(function)
     def command(settings: ModelSettings, **values: Any) -> Any:
-        several = {name: values.pop(name) for name in ("shapes", "split", "pad")}
+        several = {name: values.pop(name) for name in ("shapes", "split", "pad", "evaluate")}
         return function(settings=replace(settings, **several), **values)
 
-    decorated: Any = command
+    decorated: Any = click.option(
+        "--evaluate",
+        is_flag=True,
+        help="With --train: add a program, evaluation, that returns the model's outputs for the "
+        "weights as they are.",
+    )(command)
     for name, metavar, text in (
         (
             "--pad",

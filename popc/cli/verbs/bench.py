@@ -16,6 +16,7 @@ from popc.cli.engine_options import engine_option, limits_option, program_option
 from popc.cli.files import write_text
 from popc.cli.model_options import (
     ModelSettings,
+    file_argument,
     model_options,
     several_options,
     train_option,
@@ -34,7 +35,7 @@ _MAX_ROWS = 15
 
 
 @click.command("bench")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@file_argument
 @click.option(
     "-i",
     "--input",

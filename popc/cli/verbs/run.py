@@ -14,6 +14,7 @@ from popc.cli.engine_options import engine_option, limits_option, program_option
 from popc.cli.files import write_text
 from popc.cli.model_options import (
     ModelSettings,
+    file_argument,
     model_options,
     several_options,
     train_option,
@@ -30,7 +31,7 @@ __all__ = ["command"]
 
 
 @click.command("run")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@file_argument
 @click.option(
     "-i",
     "--input",

@@ -9,7 +9,7 @@ import click
 
 from popc.cli.console import Console
 from popc.cli.engine_options import program_option
-from popc.cli.model_options import ModelSettings, model_options, several_options
+from popc.cli.model_options import ModelSettings, file_argument, model_options, several_options
 from popc.cli.programs import cache_option, load_compiled
 from popc.cli.report import Report, format_table
 from popc_runtime.errors import UsageError
@@ -23,7 +23,7 @@ _MAX_ROWS = 20
 
 
 @click.command("verify")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@file_argument
 @click.option(
     "--reference",
     type=click.Choice(["onnxruntime"]),
