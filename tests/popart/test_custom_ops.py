@@ -67,7 +67,8 @@ def test_a_session_trains_through_a_custom_operator(version: int) -> None:
 
 
 def test_registered_operators_are_listed_and_refused_twice() -> None:
-    found = [(op.domain, op.type, op.version) for op in popart.getSupportedOperations(includeInternal=False)]
+    listed = popart.getSupportedOperations(includeInternal=False)
+    found = [(op.domain, op.type, op.version) for op in listed]
     assert found.count(("custom.ops", "Cube", 2)) == 1
     with pytest.raises(popart.popart_exception, match="is registered already"):
         popart.registerCustomOp("Cube", 1, "custom.ops", custom.like_first, _cube)
