@@ -15,6 +15,7 @@
     ├── CheckpointError              not a checkpoint, damaged, or of another model
     ├── InputMismatchError           run-time inputs differ from what was compiled
     ├── DeviceError                  the emulated device failed while running
+    │   ├── RunTimeoutError          a run took longer than its caller allows
     │   └── StreamError              a stream had nothing to give or no room to take
     │       ├── StreamUnderrunError
     │       └── StreamTimeoutError
@@ -44,6 +45,7 @@ __all__ = [
     "OptionError",
     "PopcError",
     "ResourceError",
+    "RunTimeoutError",
     "SpokenHint",
     "StreamError",
     "StreamTimeoutError",
@@ -228,6 +230,16 @@ class DeviceError(PopcError):
 
     code = "run.device"
     exit_code = 6
+
+
+class RunTimeoutError(DeviceError):
+    """A run took longer than its caller allows; names the instruction that it was stopped in.
+
+    The executable stays usable, unless the run had begun to write variables: then it says so when
+    it is to run again, until their values have been restored.
+    """
+
+    code = "device.timeout"
 
 
 class StreamError(DeviceError):

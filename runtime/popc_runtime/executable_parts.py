@@ -9,6 +9,7 @@ from popc_runtime.errors import UsageError
 from popc_runtime.format import FloatCheck, Manifest, ProgramImage
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
+from popc_runtime.process.watch import Watch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,6 +44,7 @@ def make_engine(
     counted: Collection[str],
     late: Collection[str],
     engine: str,
+    watch: Watch,
 ) -> Engine | ReplicatedEngine:
     """The engine of the program, or the one that leads those of all replicas."""
     variables, make_binder = manifest.variables, binder_type(engine, checks)
@@ -58,6 +60,7 @@ def make_engine(
             checks=checks,
             counted=counted,
             late=late,
+            watch=watch,
         )
     from popc_runtime.device import ReplicatedEngine
 
@@ -74,6 +77,7 @@ def make_engine(
         identical_seeds=manifest.identical_seeds,
         counted=counted,
         late=late,
+        watch=watch,
     )
 
 

@@ -39,6 +39,7 @@ def load(
     engine: str = "auto",
     limits: Limits | str = _DEFAULT_LIMITS,
     bfloat16: str = "bits",
+    timeout: float | None = None,
 ) -> Executable:
     """Load an archive.
 
@@ -57,11 +58,13 @@ def load(
             archives of strangers.
         bfloat16: The arrays that `run` returns of bfloat16 results: "bits" are uint16 arrays,
             "ml_dtypes" numbers of ml_dtypes.bfloat16, where that package is installed.
+        timeout: Seconds after which what the program computes at load time is stopped.
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
         ResourceError: the file cannot be read, or there is not enough memory.
-        DeviceError: the program computes its weights at load time, and that failed.
+        DeviceError: the program computes its weights at load time, and that failed, or took longer
+            than ``timeout``.
         UsageError: ``source`` is nothing that could be an archive, the number of threads is not
             positive or too large, a check, an engine or limits of that name do not exist, or
             ml_dtypes is missing.
@@ -74,6 +77,7 @@ def load(
         "engine": engine,
         "limits": limits,
         "bfloat16": bfloat16,
+        "timeout": timeout,
     }
     if bfloat16 not in _BFLOAT16:
         raise UsageError(
@@ -104,6 +108,7 @@ def load(
             engine=engine,
             profiles=_profiles(archive),
             numbers=bfloat16 == "ml_dtypes",
+            timeout=timeout,
             recipe=Recipe(load, _absolute(source), archive.digest, settings),
         )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from _thread import RLock  # what `threading` has more is not needed, and takes its time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
 from popc_runtime.errors import DeviceError, UsageError
 from popc_runtime.ground.hints import TYPE_CHECKING, Any, TypeVar
 from popc_runtime.process.forks import forget_in_children, free
+from popc_runtime.process.watch import Watch
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -30,13 +32,20 @@ class RunLock:
             come between taking it and having it.
         running: Whether the thread that has the lock is within a run.
         closed: Whether there are to be no more runs.
+        watch: What is known of the run that is going on.
+        is_torn: Whether the variables are partly those of a step that did not come to its end.
         last: The program that ran last.
         runs, seconds: How many there were, and how long they took.
     """
 
-    __slots__ = ("__weakref__", "closed", "last", "lock", "running", "runs", "seconds")
+    __slots__ = (
+        *("__weakref__", "closed", "is_torn", "last", "lock", "running", "runs", "seconds"),
+        "watch",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.is_torn = False
         self.lock = RLock()
         self.running = False
         self.closed = False
@@ -58,15 +67,53 @@ class RunLock:
         """Check that the thread that has the lock may start a run.
 
         Raises:
-            DeviceError: there are to be no more runs.
+            DeviceError: there are to be no more runs, or variables are torn.
             UsageError: it is within one.
         """
         self.check_open()
+        self.check_whole()
         if self.running:  # by this thread, which has the turn
             raise UsageError(
                 "a source, sink or signal handler cannot run the executable that calls it",
                 hint="load the archive a second time, and run the second executable",
             )
+
+    def check_whole(self) -> None:
+        """Check that the variables are those between two steps.
+
+        Raises:
+            DeviceError: they are not.
+        """
+        if self.is_torn:
+            raise DeviceError(
+                "the last step was stopped or failed while it wrote variables: some have new "
+                "values, and others have not",
+                hint="restore them: load a checkpoint, write all of them, or call state.reset()",
+            )
+
+    @contextmanager
+    def turn(self, name: str = "", allowed: int = 0) -> Iterator[None]:
+        """The block runs a program; with its name, it is counted.
+
+        It may take ``allowed`` nanoseconds; 0 for as long as it takes.
+
+        Raises:
+            DeviceError, UsageError: see `check_ready`.
+        """
+        with self.lock:
+            self.check_ready()
+            self.watch.begin(allowed)
+            start = perf_counter()
+            try:
+                self.running = True
+                yield
+            except BaseException:
+                self.is_torn = bool(self.watch.touched[0])
+                raise
+            finally:
+                self.running = False
+            if name:
+                self._count(name, start)
 
     def run(self, call: Callable[..., _T], name: str, *arguments: object) -> _T:
         """The result of a call that runs a program; ``None`` says that nothing has run.
@@ -78,14 +125,21 @@ class RunLock:
             self.check_ready()
             try:
                 start, self.running = perf_counter(), True
+                self.watch.touched[0] = 0
                 result = call(*arguments)
+            except BaseException:
+                self.is_torn = bool(self.watch.touched[0])
+                raise
             finally:
                 self.running = False
             if result is not None:
-                self.last = name
-                self.runs += 1
-                self.seconds += perf_counter() - start
+                self._count(name, start)
             return result
+
+    def _count(self, name: str, start: float) -> None:
+        self.last = name
+        self.runs += 1
+        self.seconds += perf_counter() - start
 
     def forget_threads(self) -> None:
         """See `forget_in_children`."""
