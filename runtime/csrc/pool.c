@@ -69,12 +69,19 @@ bool watch_looks(Watch *watch) {
     return atomic_load_explicit(&watch->stopped, memory_order_relaxed);
 }
 
-// Chunks are microseconds long: a look, which reads a clock, is nothing beside eight of them.
+// A look reads a clock, which takes some nanoseconds.
 bool pool_is_stopped(void) {
     enum { BETWEEN_LOOKS = 8 };
     if (!watched) return false;
     if (!is_helper && ++watched->done >= BETWEEN_LOOKS) return watch_looks(watched);
     return atomic_load_explicit(&watched->stopped, memory_order_relaxed);
+}
+
+// Before each chunk, which is microseconds long, and may be much longer.
+static bool may_go_on(void) {
+    if (!watched) return true;
+    if (!is_helper) return !watch_looks(watched);
+    return !atomic_load_explicit(&watched->stopped, memory_order_relaxed);
 }
 
 // Each thread has a share of neighbouring chunks, the same from job to job if their number is, so that
@@ -86,7 +93,7 @@ static void take_chunks(int thread) {
             int64_t chunk =
                 atomic_fetch_add_explicit(&pool.shares[share].next, 1, memory_order_relaxed);
             if (chunk >= pool.shares[share].end) break;
-            if (pool_is_stopped()) return;
+            if (!may_go_on()) return;
             pool.work(pool.context, chunk, thread);
         }
     }
@@ -241,7 +248,7 @@ static void wait_for_helpers(void) {
 
 void pool_run(int threads, int64_t count, ChunkFn work, void *context) {
     if (threads <= 1 || count <= 1) {
-        for (int64_t chunk = 0; chunk < count && !pool_is_stopped(); chunk++)
+        for (int64_t chunk = 0; chunk < count && may_go_on(); chunk++)
             work(context, chunk, 0);
         return;
     }

@@ -7,12 +7,11 @@
 
 #include "pool.h"
 
-// Only the thread that hands work out looks, after so many chunks of its own; helpers see what it has
-// found.
+// Only the thread that hands work out looks, between chunks of its own; helpers see what it has found.
 struct Watch {
     int (*look)(void *context);  // nonzero: to stop
     void *context;
-    int done;  // chunks since it has looked
+    int done;  // parts of a chunk since it has looked
     atomic_bool stopped;
 };
 
