@@ -133,8 +133,8 @@ int64_t run_object(
     }
     object->running = process;
     caller->thread = PyEval_SaveThread();
-    const int64_t failed = program_run(
-        object->program, threads, deadline, callback, poll_signals, caller);
+    const int64_t failed =
+        program_run(object->program, threads, deadline, callback, poll_signals, caller);
     PyEval_RestoreThread(caller->thread);
     object->running = 0;
     return PyErr_Occurred() ? -1 : failed;
@@ -167,8 +167,8 @@ static PyObject *program_make(PyTypeObject *type, PyObject *args, PyObject *keyw
     const int64_t count = words.len / (Py_ssize_t)sizeof(int64_t);
     if (families) {
         Caller caller = {PyEval_SaveThread()};
-        program = program_new(
-            words.buf, count, families, threads, poll_signals, &caller, &error, &which);
+        program =
+            program_new(words.buf, count, families, threads, poll_signals, &caller, &error, &which);
         PyEval_RestoreThread(caller.thread);
     }
     PyBuffer_Release(&words);

@@ -248,8 +248,7 @@ static void wait_for_helpers(void) {
 
 void pool_run(int threads, int64_t count, ChunkFn work, void *context) {
     if (threads <= 1 || count <= 1) {
-        for (int64_t chunk = 0; chunk < count && may_go_on(); chunk++)
-            work(context, chunk, 0);
+        for (int64_t chunk = 0; chunk < count && may_go_on(); chunk++) work(context, chunk, 0);
         return;
     }
     pool.work = work;

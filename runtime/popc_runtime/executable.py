@@ -172,8 +172,7 @@ class Executable(Runnable):
             out: Arrays to write results to, by output name, with any strides; other results are
                 fresh arrays.
             cast: numpy casting rule for inputs of another dtype; "no" refuses them.
-            timeout: Seconds after which the run is stopped.  They begin with the run, not while it
-                waits for its turn.
+            timeout: Seconds after which the run is stopped, without those it waits for its turn.
 
         Returns:
             The results by output name.  bfloat16 tensors are uint16 arrays of bit patterns, unless

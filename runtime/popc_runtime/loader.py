@@ -79,10 +79,7 @@ def load(
         "bfloat16": bfloat16,
         "timeout": timeout,
     }
-    if bfloat16 not in _BFLOAT16:
-        raise UsageError(
-            f"bfloat16: there is no choice {bfloat16!r}", hint=f"choose from {', '.join(_BFLOAT16)}"
-        )
+    _check_choice(bfloat16)
     with (
         ArchiveFile.open(source, limits=limits) as archive,
         archive.begin("weights", fast_sha256()) as weights,
@@ -110,6 +107,13 @@ def load(
             numbers=bfloat16 == "ml_dtypes",
             timeout=timeout,
             recipe=Recipe(load, _absolute(source), archive.digest, settings),
+        )
+
+
+def _check_choice(bfloat16: str) -> None:
+    if bfloat16 not in _BFLOAT16:
+        raise UsageError(
+            f"bfloat16: there is no choice {bfloat16!r}", hint=f"choose from {', '.join(_BFLOAT16)}"
         )
 
 
