@@ -24,6 +24,7 @@ class SeveralKeywords(TypedDict, total=False):
         dims: A size or several, by the name of the dimension; all combinations are compiled.
         split: Dimensions along which inputs of other sizes are run in parts.
         pad: Dimensions along which inputs of other sizes are filled up to the next size.
+        evaluate: Whether a model that is trained gets a program that evaluates it as well.
         options, bind, outputs, train, loss, optimizer, meta: The same for all programs.
     """
 
@@ -38,6 +39,7 @@ class SeveralKeywords(TypedDict, total=False):
     meta: Mapping[str, str] | None
     split: Sequence[str]
     pad: Sequence[str]
+    evaluate: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,23 @@ class Requests:
     Attributes:
         programs: One for each program; the first is ``main``.
         split, pad: Dimensions in which inputs may differ from all programs.
+        evaluate: Whether each program that trains gets one that evaluates the same weights.
     """
 
     programs: tuple[CompileRequest, ...]
     split: tuple[str, ...] = ()
     pad: tuple[str, ...] = ()
+    evaluate: bool = False
+
+    def of_model(self, model: ModelSource) -> Requests:
+        """The same of a model that was read."""
+        programs = tuple(replace(program, model=model) for program in self.programs)
+        return replace(self, programs=programs)
+
+    def with_outputs(self, outputs: tuple[str, ...]) -> Requests:
+        """The same with other outputs."""
+        programs = tuple(replace(program, outputs=outputs) for program in self.programs)
+        return replace(self, programs=programs)
 
     def with_notes(self, meta: Mapping[str, str]) -> Requests:
         """The same with notes for the archive."""
@@ -69,6 +83,7 @@ def several_requests(
     """
     single: dict[str, Any] = dict(keywords)
     split, pad = _names("split", single.pop("split", ())), _names("pad", single.pop("pad", ()))
+    evaluate = single.pop("evaluate", False)
     shapes = single.pop("shapes", None)
     alternatives = shapes if isinstance(shapes, (list, tuple)) and shapes else [shapes]
     dims = single.pop("dims", None)
@@ -86,7 +101,12 @@ def several_requests(
         for other_shapes, other_dims in combinations[1:]
     ]
     programs = [replace(first, shapes=each.shapes, dims=each.dims) for each in (first, *others)]
-    return Requests(tuple(programs), split, pad)
+    if evaluate and not first.trains:
+        raise UsageError(
+            "evaluate: the model is not trained, so its program evaluates it already",
+            hint="give train, or loss and optimizer",
+        )
+    return Requests(tuple(programs), split, pad, bool(evaluate))
 
 
 def _combinations(dims: Any) -> list[Any]:

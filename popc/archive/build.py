@@ -15,7 +15,7 @@ from popc.compiler import Compiled, Planned
 from popc.frontend import ImportedModel, strip_weights
 from popc.memory import ConstantBlock, MemoryPlan
 from popc.options import FloatingPointException, Options, WeightStorage
-from popc_runtime.device import MAIN_PROGRAM
+from popc_runtime.device import EVALUATION_PROGRAM, MAIN_PROGRAM
 from popc_runtime.format import (
     Blob,
     BlobKind,
@@ -92,7 +92,16 @@ def build_archive(contents: Sequence[Content], fits: Sequence[FitSpec] = ()) -> 
 
 def _names(contents: Sequence[Content]) -> tuple[str, ...]:
     """The names of the programs beside the first."""
-    return tuple(f"{MAIN_PROGRAM}.{number}" for number in range(2, len(contents) + 1))
+    found: list[str] = []
+    evaluations = 0
+    for number, content in enumerate(contents[1:], 2):
+        if not content.compiled.planned.program.request.variables:
+            found.append(f"{MAIN_PROGRAM}.{number}")
+            continue
+        evaluations += 1
+        again = f".{evaluations}" if evaluations > 1 else ""
+        found.append(f"{EVALUATION_PROGRAM}{again}")
+    return tuple(found)
 
 
 def _merged(

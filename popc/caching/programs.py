@@ -26,7 +26,7 @@ from popc_runtime.loader import load
 if TYPE_CHECKING:
     from popc.archive import Archive
     from popc.progress import Watch
-    from popc.request import CompileRequest
+    from popc.requests import Requests
     from popc_runtime import Executable
 
 __all__ = ["CachedProgram", "ProgramCache", "model_name"]
@@ -73,13 +73,13 @@ class ProgramCache:
         cache: CacheSource,
         model: object,
         settings: Mapping[str, Any],
-        request: Callable[[], CompileRequest],
+        requests: Callable[[], Requests],
         name: str,
     ) -> None:
         self.folder = cache_folder(cache)
         self.name = name or model_name(model)
         self.quick = QuickKeys(self.folder, model, settings)
-        self._request = request
+        self._requests = requests
 
     def get(
         self,
@@ -103,7 +103,7 @@ class ProgramCache:
             return found
         from popc.caching.compiling import compile_into
 
-        return compile_into(self, self._request(), watch(), on_wait, against)
+        return compile_into(self, self._requests(), watch(), on_wait, against)
 
     def load(
         self,

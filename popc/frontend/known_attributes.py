@@ -102,6 +102,10 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
     "ReplicatedBroadcast": (*_GROUP, "root"),
     "ReplicatedReduceScatter": (*_GROUP, "op"),
     "Reshape": ("shape",),
+    "Resize": (
+        "antialias", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside", "mode",
+        "nearest_mode",
+    ),
     "Reverse": ("dimensions",),
     "Scale": ("scale",),
     "ScaledAdd": ("scale0", "scale1"),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 
 from popc_runtime.data.pieces import ARRAYS, BUFFERS, Pieces, shape_of
 from popc_runtime.errors import InputMismatchError, UsageError
 from popc_runtime.format import FitMode, FitSpec, TensorSpec
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import Any, TypeAlias
+from popc_runtime.ground.hints import TYPE_CHECKING, Any, TypeAlias
 from popc_runtime.process.watch import time_left
+
+if TYPE_CHECKING:
+    from popc_runtime.process.run_lock import RunLock
 
 __all__ = ["Dispatch"]
 
@@ -32,9 +36,10 @@ class RunPiece:
 class Dispatch:
     """Chooses among the programs of one archive: executables."""
 
-    def __init__(self, programs: Sequence[Any], fits: Sequence[FitSpec]) -> None:
+    def __init__(self, programs: Sequence[Any], fits: Sequence[FitSpec], turns: RunLock) -> None:
         self.programs = tuple(programs)
         self._fits = tuple(fits)
+        self._turns = turns
         self._known: dict[tuple[tuple[str, tuple[int, ...] | None], ...], Any] = {}
 
     def program(self, given: Mapping[str, Any]) -> Any:
@@ -122,7 +127,8 @@ class Dispatch:
         has_shapes = all(shape_of(value) is not None for value in given.values())
         results = None
         if has_shapes and self._fits:
-            results = self._fitted(dict(given), self.programs, self._fits, pieces, run)
+            parts = partial(self._fitted, dict(given), self.programs, self._fits, pieces, run)
+            results = self._turns.in_one_call(parts)
         if results is None:
             raise self._mismatch(given)
         return results

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from popc.cli.model_options import file_argument
 from popc.cli.report import Report, counted, format_bytes, format_table
 
 __all__ = ["command"]
@@ -19,7 +20,7 @@ _SECTIONS = (
 
 
 @click.command("inspect")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@file_argument
 @click.option(
     "--section",
     type=click.Choice(_SECTIONS),

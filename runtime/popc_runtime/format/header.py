@@ -139,6 +139,8 @@ def is_archive(path: str | os.PathLike[str]) -> bool:
         OSError: it cannot be read.
     """
     name = os.fspath(path)
+    if os.path.isdir(name):  # noqa: PTH112 - as below
+        return False
     with open(name, "rb") as stream:  # noqa: PTH123 - pathlib is slow to import
         start = stream.read(len(MAGIC))
     return start == MAGIC or (name.endswith(".popx") and MAGIC.startswith(start))

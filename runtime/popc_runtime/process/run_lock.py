@@ -34,13 +34,14 @@ class RunLock:
         closed: Whether there are to be no more runs.
         watch: What is known of the run that is going on.
         is_torn: Whether the variables are partly those of a step that did not come to its end.
-        last: The program that ran last.
+        calls: The number of calls that have begun to run programs.
+        in_parts: Whether the call of the thread that has the lock makes several runs.
         runs, seconds: How many there were, and how long they took.
     """
 
     __slots__ = (
-        *("__weakref__", "closed", "is_torn", "last", "lock", "running", "runs", "seconds"),
-        "watch",
+        *("__weakref__", "calls", "closed", "in_parts", "is_torn", "lock", "running", "runs"),
+        *("seconds", "watch"),
     )
 
     def __init__(self, watch: Watch) -> None:
@@ -49,7 +50,8 @@ class RunLock:
         self.lock = RLock()
         self.running = False
         self.closed = False
-        self.last = ""
+        self.calls = 0
+        self.in_parts = False
         self.runs = 0
         self.seconds = 0.0
         forget_in_children(self)
@@ -91,17 +93,32 @@ class RunLock:
                 hint="restore them: load a checkpoint, write all of them, or call state.reset()",
             )
 
-    @contextmanager
-    def turn(self, name: str = "", allowed: int = 0) -> Iterator[None]:
-        """The block runs a program; with its name, it is counted.
+    def begin(self) -> None:
+        """Begin a run, for a thread that has the lock; see `check_ready` for errors."""
+        self.check_ready()
+        self.calls += not self.in_parts
 
-        It may take ``allowed`` nanoseconds; 0 for as long as it takes.
+    def in_one_call(self, run: Callable[[], _T]) -> _T:
+        """The result of ``run``, which makes several runs for one call."""
+        with self.lock:
+            self.begin()
+            self.in_parts = True
+            try:
+                return run()
+            finally:
+                self.in_parts = False
+
+    @contextmanager
+    def turn(self, allowed: int = 0, *, counts: bool = True) -> Iterator[None]:
+        """The block is a run, which may take ``allowed`` nanoseconds; 0 for as long as it takes.
+
+        Unless it ``counts``, nobody is told of it afterwards.
 
         Raises:
             DeviceError, UsageError: see `check_ready`.
         """
         with self.lock:
-            self.check_ready()
+            self.begin() if counts else self.check_ready()
             self.watch.begin(allowed)
             start = perf_counter()
             try:
@@ -112,10 +129,11 @@ class RunLock:
                 raise
             finally:
                 self.running = False
-            if name:
-                self._count(name, start)
+            if counts:
+                self.runs += 1
+                self.seconds += perf_counter() - start
 
-    def run(self, call: Callable[..., _T], name: str, *arguments: object) -> _T:
+    def run(self, call: Callable[..., _T], *arguments: object) -> _T:
         """The result of a call that runs a program; ``None`` says that nothing has run.
 
         Raises:
@@ -133,18 +151,14 @@ class RunLock:
             finally:
                 self.running = False
             if result is not None:
-                self._count(name, start)
+                self.runs += 1
+                self.seconds += perf_counter() - start
             return result
-
-    def _count(self, name: str, start: float) -> None:
-        self.last = name
-        self.runs += 1
-        self.seconds += perf_counter() - start
 
     def forget_threads(self) -> None:
         """See `forget_in_children`."""
         if free(self.lock):
-            self.running = False
+            self.running = self.in_parts = False
 
 
 class Background:
