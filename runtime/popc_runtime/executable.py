@@ -26,7 +26,7 @@ from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, Tenso
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.run_lock import Background, RunLock
-from popc_runtime.process.watch import Watch, nanoseconds_of
+from popc_runtime.process.watch import RunWatch, nanoseconds_of
 from popc_runtime.runnable import Runnable, RunStats
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Executable(Runnable):
         numbers: bool = False,
         recipe: Recipe | None = None,
         timeout: float | None = None,
+        guard: Callable[[], None] | None = None,
     ) -> None:
         start = perf_counter()
         self.recipe = recipe
@@ -77,7 +78,7 @@ class Executable(Runnable):
         self._takers = {name: SwitchedOutput() for name in outputs}
         ports = Ports({**self._ends, **self._synthetic}, self._takers)
         checks = chosen_checks(manifest, given=floating_point_checks)
-        watch = Watch()
+        watch = RunWatch()
         watch.begin(nanoseconds_of(timeout))
         self._engine = make_engine(
             manifest,
@@ -93,7 +94,7 @@ class Executable(Runnable):
             watch=watch,
         )
         self._counters = cycle_counters(profiles or {}, self._engine)
-        self._run_lock = RunLock(watch)
+        self._run_lock = RunLock(watch, guard)
         self._lock = self._run_lock.lock
         self._background = Background()
         self._bind_seconds = perf_counter() - start

@@ -9,7 +9,7 @@ from popc_runtime.errors import UsageError
 from popc_runtime.format import FloatCheck, Manifest, ProgramImage
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
-from popc_runtime.process.watch import Watch
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +46,7 @@ def make_engine(
     counted: Collection[str],
     late: Collection[str],
     engine: str,
-    watch: Watch,
+    watch: RunWatch,
 ) -> Engine | ReplicatedEngine:
     """The engine of the program, or the one that leads those of all replicas."""
     variables, make_binder = manifest.variables, binder_type(engine, checks)

@@ -13,12 +13,14 @@ from popc_runtime.format import (
     ArchiveFile,
     ArchiveSource,
     Limits,
+    Manifest,
     ProgramImage,
     blob_of_program,
     decode_program,
 )
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.native import fast_sha256
+from popc_runtime.process.stale import remove_stale
 from popc_runtime.process.threads import chosen_threads
 from popc_runtime.recipe import Recipe
 
@@ -40,6 +42,7 @@ def load(
     limits: Limits | str = _DEFAULT_LIMITS,
     bfloat16: str = "bits",
     timeout: float | None = None,
+    copy_weights: bool = False,
 ) -> Executable:
     """Load an archive.
 
@@ -59,6 +62,10 @@ def load(
         bfloat16: The arrays that `run` returns of bfloat16 results: "bits" are uint16 arrays,
             "ml_dtypes" numbers of ml_dtypes.bfloat16, where that package is installed.
         timeout: Seconds after which what the program computes at load time is stopped.
+        copy_weights: Read weights that are stored to be mapped (``weights=mmap``) into memory of
+            this process.  A file that others may write to is not safe to map: a run notices that
+            it was overwritten or cut off before, but a file that is cut off while a program reads
+            it ends the process.
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
@@ -78,11 +85,12 @@ def load(
         "limits": limits,
         "bfloat16": bfloat16,
         "timeout": timeout,
+        "copy_weights": copy_weights,
     }
-    _check_choice(bfloat16)
+    numbers = _wants_numbers(bfloat16)
     with (
         ArchiveFile.open(source, limits=limits) as archive,
-        archive.begin("weights", fast_sha256()) as weights,
+        archive.begin("weights", fast_sha256(), copies=copy_weights) as weights,
     ):
         image = decode_program(archive.read("program"), limits)
         if weights.data.nbytes != image.constant_bytes:
@@ -91,8 +99,7 @@ def load(
                 f"has {weights.data.nbytes:,}",
                 hint="compile the model again",
             )
-        _check_programs(archive.manifest.programs, image)
-        _check_memory(archive.manifest.replicas, image, limits)
+        _check_image(archive.manifest, image, limits)
         if LOAD_PROGRAM in image.programs:
             weights.verify()  # nothing runs on bytes that may be damaged
         return Executable(
@@ -104,17 +111,27 @@ def load(
             floating_point_checks=floating_point_checks,
             engine=engine,
             profiles=_profiles(archive),
-            numbers=bfloat16 == "ml_dtypes",
+            numbers=numbers,
             timeout=timeout,
-            recipe=Recipe(load, _absolute(source), archive.digest, settings),
+            guard=weights.guard,
+            recipe=Recipe(load, _tidied(source), archive.digest, settings),
         )
 
 
-def _check_choice(bfloat16: str) -> None:
+def _wants_numbers(bfloat16: str) -> bool:
     if bfloat16 not in _BFLOAT16:
         raise UsageError(
             f"bfloat16: there is no choice {bfloat16!r}", hint=f"choose from {', '.join(_BFLOAT16)}"
         )
+    return bfloat16 == "ml_dtypes"
+
+
+def _tidied(source: ArchiveSource) -> str:
+    """The absolute path of an archive, beside which nothing is left of writers that were killed."""
+    path = _absolute(source)
+    if path:
+        remove_stale(os.path.dirname(path))  # noqa: PTH120 - pathlib is slow to import
+    return path
 
 
 def _absolute(source: ArchiveSource) -> str:
@@ -134,6 +151,11 @@ def _profiles(archive: ArchiveFile) -> dict[str, CycleProfile]:
     from popc_runtime.cycles.execution import CycleProfile
 
     return {name: CycleProfile(archive.read(blob)) for name, blob in there.items()}
+
+
+def _check_image(manifest: Manifest, image: ProgramImage, limits: Limits) -> None:
+    _check_programs(manifest.programs, image)
+    _check_memory(manifest.replicas, image, limits)
 
 
 def _check_programs(names: Sequence[str], image: ProgramImage) -> None:

@@ -22,7 +22,7 @@ from popc_runtime.format import (
 from popc_runtime.ground.hints import TYPE_CHECKING, Final
 from popc_runtime.kernels import KERNELS
 from popc_runtime.kernels.core.random_state import RandomState
-from popc_runtime.process.watch import Watch
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     from popc_runtime.device.counts import BlockCounts
@@ -82,7 +82,7 @@ class BoundProgram:
         random: RandomState,
         alike: RandomState | None = None,
         counted: Collection[str] = (),
-        watch: Watch | None = None,
+        watch: RunWatch | None = None,
     ) -> None:
         _require_opcodes(image)
         if any(slot.region is Region.PARAMETER for slot in image.slots):
@@ -96,7 +96,7 @@ class BoundProgram:
         self.replica = replica
         self.threads = threads
         self.checks: Collection[FloatCheck] = ()
-        self.watch = watch or Watch()
+        self.watch = watch or RunWatch()
         self.is_loaded = False
         self.counts: BlockCounts | None = None
         if counted:

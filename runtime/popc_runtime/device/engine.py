@@ -15,7 +15,7 @@ from popc_runtime.device.steps import InstructionTime
 from popc_runtime.format import Array, FloatCheck, ProgramImage, VariableSpec
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.kernels.core.random_state import RandomState
-from popc_runtime.process.watch import Watch
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     from popc_runtime.format import TensorSpec
@@ -61,7 +61,7 @@ class Engine:
         checks: Collection[FloatCheck] = (),
         counted: Collection[str] = (),
         late: Collection[str] = (),
-        watch: Watch | None = None,
+        watch: RunWatch | None = None,
     ) -> None:
         self.program = BoundProgram(
             image,

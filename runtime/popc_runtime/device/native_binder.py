@@ -36,7 +36,7 @@ from popc_runtime.native import (
 from popc_runtime.native.contiguous import fill_record, move_record
 from popc_runtime.native.record import MAX_RANK
 from popc_runtime.native.views import View, address_of, empty
-from popc_runtime.process.watch import Watch
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     from popc_runtime.format import TensorSpec
@@ -61,7 +61,7 @@ class _Walk:
     """Runs a native program."""
 
     program: NativeProgram
-    watch: Watch
+    watch: RunWatch
 
     def __call__(self) -> None:
         try:
@@ -301,7 +301,7 @@ class _Guarded:
             raise _device_error(step, loops, error) from error
 
 
-def _time_up(watch: Watch, owner: tuple[Step, _Loops] | None) -> RunTimeoutError:
+def _time_up(watch: RunWatch, owner: tuple[Step, _Loops] | None) -> RunTimeoutError:
     if owner is None:
         return watch.time_up()
     step, loops = owner

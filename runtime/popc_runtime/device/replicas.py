@@ -51,7 +51,7 @@ from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.kernels import KERNELS, Call, CollectiveKernel, RandomState
 from popc_runtime.kernels.core.parallel import together
 from popc_runtime.kernels.core.preparation import prepare_together
-from popc_runtime.process.watch import Watch
+from popc_runtime.process.watch import RunWatch
 
 __all__ = ["ReplicatedEngine"]
 
@@ -124,9 +124,9 @@ class ReplicatedEngine:
         identical_seeds: bool = False,
         counted: Collection[str] = (),
         late: Collection[str] = (),
-        watch: Watch | None = None,
+        watch: RunWatch | None = None,
     ) -> None:
-        self._watch = watch = watch or Watch()
+        self._watch = watch = watch or RunWatch()
         self._image = image = write_out(image)
         self._ports = ports
         self._threads = threads

@@ -11,7 +11,7 @@ from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Array, Instruction, RepeatBlock
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import TYPE_CHECKING
-from popc_runtime.process.watch import Watch
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     from popc_runtime.kernels import Call
@@ -93,7 +93,7 @@ def tell_iteration(error: DeviceError, block: RepeatBlock, iteration: int) -> No
     error.details = (*error.details, where)
 
 
-def walker(steps: Sequence[Step], watch: Watch) -> Callable[[], None]:
+def walker(steps: Sequence[Step], watch: RunWatch) -> Callable[[], None]:
     """A function that makes the calls of ``steps`` one after another, until ``watch`` stops it."""
     calls = tuple(step.call for step in steps)
 
@@ -125,7 +125,7 @@ def walker(steps: Sequence[Step], watch: Watch) -> Callable[[], None]:
     return walk
 
 
-def touching(steps: Sequence[Step], watch: Watch) -> list[Step]:
+def touching(steps: Sequence[Step], watch: RunWatch) -> list[Step]:
     """The same steps, of which the first tells ``watch`` that variables are being written."""
     call = steps[0].call
 
@@ -136,7 +136,7 @@ def touching(steps: Sequence[Step], watch: Watch) -> list[Step]:
     return [replace(steps[0], call=first), *steps[1:]]
 
 
-def timed(steps: Sequence[Step], watch: Watch) -> list[InstructionTime]:
+def timed(steps: Sequence[Step], watch: RunWatch) -> list[InstructionTime]:
     """Call ``steps`` one after another, and time each."""
     times: list[InstructionTime] = []
     for step in steps:

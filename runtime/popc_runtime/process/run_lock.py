@@ -10,7 +10,7 @@ from time import perf_counter
 from popc_runtime.errors import DeviceError, UsageError
 from popc_runtime.ground.hints import TYPE_CHECKING, Any, TypeVar
 from popc_runtime.process.forks import forget_in_children, free
-from popc_runtime.process.watch import Watch
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +33,7 @@ class RunLock:
         running: Whether the thread that has the lock is within a run.
         closed: Whether there are to be no more runs.
         watch: What is known of the run that is going on.
+        guard: Called before each run, to refuse it; ``None`` if nothing is to be looked at.
         is_torn: Whether the variables are partly those of a step that did not come to its end.
         calls: The number of calls that have begun to run programs.
         in_parts: Whether the call of the thread that has the lock makes several runs.
@@ -40,11 +41,12 @@ class RunLock:
     """
 
     __slots__ = (
-        *("__weakref__", "calls", "closed", "in_parts", "is_torn", "lock", "running", "runs"),
-        *("seconds", "watch"),
+        *("__weakref__", "calls", "closed", "guard", "in_parts", "is_torn", "lock", "running"),
+        *("runs", "seconds", "watch"),
     )
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: RunWatch, guard: Callable[[], None] | None = None) -> None:
+        self.guard = guard
         self.watch = watch
         self.is_torn = False
         self.lock = RLock()
@@ -71,9 +73,12 @@ class RunLock:
         Raises:
             DeviceError: there are to be no more runs, or variables are torn.
             UsageError: it is within one.
+            ResourceError: weights have changed that are mapped.
         """
         self.check_open()
         self.check_whole()
+        if self.guard is not None:
+            self.guard()
         if self.running:  # by this thread, which has the turn
             raise UsageError(
                 "a source, sink or signal handler cannot run the executable that calls it",

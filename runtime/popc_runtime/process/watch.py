@@ -7,7 +7,7 @@ from time import monotonic_ns
 
 from popc_runtime.errors import RunTimeoutError, UsageError
 
-__all__ = ["Watch", "nanoseconds_of", "time_left"]
+__all__ = ["RunWatch", "nanoseconds_of", "time_left"]
 
 
 def nanoseconds_of(timeout: float | None) -> int:
@@ -37,7 +37,7 @@ def time_left(timeout: float | None) -> Callable[[], float | None]:
     return lambda: max(1, end - monotonic_ns()) / 1e9 if allowed else None
 
 
-class Watch:
+class RunWatch:
     """What is known of the run that is going on, for all replicas.
 
     Attributes:
