@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from popc_runtime.custom import require_operators
 from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
@@ -69,6 +70,7 @@ def load(
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
+        UnregisteredOperatorError: it needs operators that `popc_runtime.custom` does not know.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed, or took longer
             than ``timeout``.
@@ -154,12 +156,14 @@ def _profiles(archive: ArchiveFile) -> dict[str, CycleProfile]:
 
 
 def _check_image(manifest: Manifest, image: ProgramImage, limits: Limits) -> None:
-    _check_programs(manifest.programs, image)
+    _check_programs(manifest, image)
     _check_memory(manifest.replicas, image, limits)
 
 
-def _check_programs(names: Sequence[str], image: ProgramImage) -> None:
-    """There are those that the manifest has, and the one that a run runs."""
+def _check_programs(manifest: Manifest, image: ProgramImage) -> None:
+    """There are those that the manifest has, and the one that a run runs, and all they need."""
+    require_operators(manifest.operators)
+    names = manifest.programs
     if set(names) != set(image.programs) or MAIN_PROGRAM not in image.programs:
         raise CorruptArchiveError(
             f"the archive lists programs {', '.join(names):.200} and holds "
