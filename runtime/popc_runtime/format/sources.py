@@ -85,7 +85,7 @@ class BlobSource(Protocol):
         """
 
     def unchanged(self, end: int) -> Unchanged | None:
-        """What checks that views up to ``end`` stay the same; ``None`` if they do by themselves."""
+        """A check that views up to ``end`` stay the same; ``None`` if they do by themselves."""
 
     def close(self) -> None:
         """Release the file; views stay valid."""

@@ -1,4 +1,4 @@
-"""What is left of files whose writers were killed."""
+"""Remains of files whose writers were killed."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def time_left(timeout: float | None) -> Callable[[], float | None]:
 
 
 class RunWatch:
-    """What is known of the run that is going on, for all replicas.
+    """The deadline of the run that is going on, and what it has written, for all replicas.
 
     Attributes:
         deadline: When it is stopped, by `time.monotonic_ns`; 0 for never.
