@@ -11,6 +11,7 @@
     ├── BudgetError                  the program costs more than its user allows
     ├── ArchiveError                 the file is not an archive that can be loaded
     │   ├── CorruptArchiveError      damaged, truncated or hostile content
+    │   ├── SignatureError           not signed by whom it should be
     │   ├── IncompatibleArchiveError written for another format version
     │   └── UnregisteredOperatorError it needs operators that were not registered
     ├── CheckpointError              not a checkpoint, damaged, or of another model
@@ -47,6 +48,7 @@ __all__ = [
     "PopcError",
     "ResourceError",
     "RunTimeoutError",
+    "SignatureError",
     "SpokenHint",
     "StreamError",
     "StreamTimeoutError",
@@ -217,6 +219,12 @@ class UnregisteredOperatorError(ArchiveError):
     """The program needs custom operators that were not registered; ``details`` lists them."""
 
     code = "archive.unregistered-operator"
+
+
+class SignatureError(ArchiveError):
+    """An archive is not signed, by others than it should be, or has changed since."""
+
+    code = "archive.signature"
 
 
 class CheckpointError(PopcError):

@@ -27,6 +27,7 @@ from popc_runtime.recipe import Recipe
 
 if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
+    from popc_runtime.format.signature import Keys
 
 __all__ = ["load"]
 
@@ -44,6 +45,7 @@ def load(
     bfloat16: str = "bits",
     timeout: float | None = None,
     copy_weights: bool = False,
+    require_signature: Keys | None = None,
 ) -> Executable:
     """Load an archive.
 
@@ -67,9 +69,12 @@ def load(
             this process.  A file that others may write to is not safe to map: a run notices that
             it was overwritten or cut off before, but a file that is cut off while a program reads
             it ends the process.
+        require_signature: The path of a public key in a PEM file, or several: one of them must have
+            signed the archive, in the file of its name with ``.sig`` added (`popc sign`).
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
+        SignatureError: it is not signed by whom it should be.
         UnregisteredOperatorError: it needs operators that `popc_runtime.custom` does not know.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed, or took longer
@@ -88,20 +93,17 @@ def load(
         "bfloat16": bfloat16,
         "timeout": timeout,
         "copy_weights": copy_weights,
+        "require_signature": require_signature,
     }
     numbers = _wants_numbers(bfloat16)
     with (
         ArchiveFile.open(source, limits=limits) as archive,
-        archive.begin("weights", fast_sha256(), copies=copy_weights) as weights,
+        _signed(archive, source, require_signature).begin(
+            "weights", fast_sha256(), copies=copy_weights
+        ) as weights,
     ):
         image = decode_program(archive.read("program"), limits)
-        if weights.data.nbytes != image.constant_bytes:
-            raise CorruptArchiveError(
-                f"the program needs {image.constant_bytes:,} bytes of weights, but the archive "
-                f"has {weights.data.nbytes:,}",
-                hint="compile the model again",
-            )
-        _check_image(archive.manifest, image, limits)
+        _check_image(archive.manifest, image, limits, weights.data.nbytes)
         if LOAD_PROGRAM in image.programs:
             weights.verify()  # nothing runs on bytes that may be damaged
         return Executable(
@@ -118,6 +120,15 @@ def load(
             guard=weights.guard,
             recipe=Recipe(load, _tidied(source), archive.digest, settings),
         )
+
+
+def _signed(archive: ArchiveFile, source: ArchiveSource, keys: Keys | None) -> ArchiveFile:
+    """The archive, once it is found to be signed by one of ``keys``."""
+    if keys is not None:
+        from popc_runtime.format.signature import require_signature
+
+        require_signature(archive, _absolute(source), keys)
+    return archive
 
 
 def _wants_numbers(bfloat16: str) -> bool:
@@ -155,7 +166,15 @@ def _profiles(archive: ArchiveFile) -> dict[str, CycleProfile]:
     return {name: CycleProfile(archive.read(blob)) for name, blob in there.items()}
 
 
-def _check_image(manifest: Manifest, image: ProgramImage, limits: Limits) -> None:
+def _check_image(
+    manifest: Manifest, image: ProgramImage, limits: Limits, weights_bytes: int
+) -> None:
+    if weights_bytes != image.constant_bytes:
+        raise CorruptArchiveError(
+            f"the program needs {image.constant_bytes:,} bytes of weights, but the archive has "
+            f"{weights_bytes:,}",
+            hint="compile the model again",
+        )
     _check_programs(manifest, image)
     _check_memory(manifest.replicas, image, limits)
 
