@@ -130,6 +130,8 @@ def _type(op: Op, graph: Graph) -> str:
     sums = graph.name in (ACCUMULATION_LOOP, PIPELINE) and op.op_type == "Add"
     if sums and op.settings.origin.startswith("Optimizer_"):
         return "Accumulate"
+    if op.op_type == "LambSquare" and not op.output.name.startswith("LambR"):
+        return "ReduceSumSquare"  # of the norm of all gradients
     return _TYPES.get(op.op_type, op.op_type)
 
 

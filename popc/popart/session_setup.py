@@ -51,6 +51,7 @@ from popc.popart.serialized_ir import serialized_ir
 from popc.popart.session_options import accumulation_of, options_of, replicas_of
 from popc.popart.setup_checks import check_device, check_setup, no_anchor
 from popc.popart.shared_variables import on_one_replica, variable_settings
+from popc.popart.summary import summary_of
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Snapshot
 from popc.reporting.estimation import costs_of
@@ -65,6 +66,7 @@ _WORDS_PER_WORKER: Final = 4
 _FLOATS: Final = (1, 10, 11, 16)
 _GRADIENT: Final = "Gradient___"
 _PREFIX: Final = "^[A-Za-z0-9]+___"
+_STEPS: Final = "showExecutionSteps"
 
 
 @dataclass
@@ -279,6 +281,13 @@ class Setup:
             raise poplar_exception("Profiling is disabled for current device type.")
         assert self._program is not None
         return costs_of(self._program.planned())
+
+    def summary(self) -> str:
+        """The costs as text, and the steps of a run, if they are asked for."""
+        report = self.costs()
+        assert self._program is not None
+        asked = dict(self.options.reportOptions).get(_STEPS, "false")
+        return summary_of(report, self._program.planned(), steps=str(asked).lower() == "true")
 
     def serialized(self) -> str:
         """The ops in the order in which they run, as JSON."""
