@@ -13,6 +13,8 @@ from popc.archive.provenance import provenance_of
 from popc.archive.streams import describe_streams
 from popc.compiler import Compiled, Planned
 from popc.frontend import ImportedModel, strip_weights
+from popc.ir import Graph
+from popc.ir.attributes import text
 from popc.memory import ConstantBlock, MemoryPlan
 from popc.options import FloatingPointException, Options, WeightStorage
 from popc_runtime.device import EVALUATION_PROGRAM, MAIN_PROGRAM
@@ -33,6 +35,7 @@ from popc_runtime.format import (
     oldest_reader,
 )
 from popc_runtime.ground.lazy import installed_version
+from popc_runtime.kernels.custom import OPERATOR
 
 __all__ = ["Content", "build_archive"]
 
@@ -73,7 +76,7 @@ def build_archive(contents: Sequence[Content], fits: Sequence[FitSpec] = ()) -> 
             "program",
             BlobKind.PROGRAM,
             program,
-            oldest_reader=3 if manifest.variants or manifest.fits else oldest_reader(image),
+            oldest_reader=_oldest_reader(manifest, image),
         ),
         Blob("weights", BlobKind.WEIGHTS, codec, image.constant_bytes, constants),
     )
@@ -87,6 +90,13 @@ def build_archive(contents: Sequence[Content], fits: Sequence[FitSpec] = ()) -> 
                 own = blob_of_program(kind, name)
                 blobs = (*blobs, Blob.of_bytes(own, BlobKind.REPORT, data, required=False))
     return Archive(manifest, blobs, options.compression)
+
+
+def _oldest_reader(manifest: Manifest, image: ProgramImage) -> int:
+    """The first minor version of the format whose readers understand all of it."""
+    if manifest.operators:
+        return 4
+    return 3 if manifest.variants or manifest.fits else oldest_reader(image)
 
 
 def _names(contents: Sequence[Content]) -> tuple[str, ...]:
@@ -125,6 +135,7 @@ def _merged(
         programs=tuple(image.programs),
         variants=variants,
         fits=tuple(fits),
+        operators=tuple(sorted({name for each in manifests for name in each.operators})),
         variables=variables,
         memory=_memory_of_all(image, [each.planned.plan for each in compiled]),
     )
@@ -178,7 +189,14 @@ def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
         sequences=tuple(SequenceSpec(name, parts) for name, parts in model.sequences.items()),
         memory=_memory(planned.plan),
         provenance=provenance_of(program.request, program.loaded),
+        operators=_operators(model.graph),
     )
+
+
+def _operators(graph: Graph) -> tuple[str, ...]:
+    """The operators of users that are in the program."""
+    ops = (op for nested in graph.walk() for op in nested.ops if OPERATOR in op.attributes)
+    return tuple(sorted({text(op.attributes, OPERATOR) for op in ops}))
 
 
 def _stored(

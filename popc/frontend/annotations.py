@@ -36,6 +36,7 @@ _OF_OPERATORS: Final = (
     "__comm_group_type",
     "__debug_info_id",
     "__labels_outside",
+    "__op_version",
     "__replicated_stream_mode",
     "__variable_settings",
 )

@@ -114,6 +114,25 @@ def _narrow_places(node: _Node, _: _TypeOf) -> list[_Node]:
     return [found, _beside(node, "Cast", found.output[0], node.output[0], to=_INT32)]
 
 
+def _narrow_second(node: _Node, _: _TypeOf) -> list[_Node]:
+    """Places of the largest are INT32."""
+    if len(node.output) < 2 or not node.output[1]:
+        return []
+    found = _copied(node)
+    found.output[1] = f"{node.output[1]}/int64"
+    return [found, _beside(node, "Cast", found.output[1], node.output[1], to=_INT32)]
+
+
+def _any_index(node: _Node, type_of: _TypeOf) -> list[_Node]:
+    """Indices may be of any integer type, such as UINT32."""
+    known = type_of(node.input[1]) if len(node.input) > 1 else None
+    if known is None or known.element in (_INT32, _INT64):
+        return []
+    found = _copied(node)
+    found.input[1] = f"{node.output[0]}/indices"
+    return [_beside(node, "Cast", node.input[1], found.input[1], to=_INT32), found]
+
+
 def _any_shape(node: _Node, _: _TypeOf) -> list[_Node]:
     """A shape may be INT32."""
     filled = _copied(node)
@@ -210,12 +229,15 @@ _REDUCTIONS: Final = (
     *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean"),
     *("ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"),
 )
+_INDEXED: Final = ("Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements")
 _RULES: Final[dict[str, Callable[[_Node, _TypeOf], list[_Node]]]] = {
     **dict.fromkeys(_REDUCTIONS, _without_axes),
+    **dict.fromkeys(_INDEXED, _any_index),
     "ArgMax": _narrow_places,
     "ArgMin": _narrow_places,
     "Clip": _clipped,
     "ConstantOfShape": _any_shape,
     "ConvTranspose": _other_side,
     "Resize": _resized,
+    "TopK": _narrow_second,
 }

@@ -101,6 +101,7 @@ def _archive_summary(data: dict[str, Any]) -> str:
         ),
         *(["  other sizes", _fit_text(row)] for row in data["fits"]),
         *([["replicas", str(data["replicas"])]] if data["replicas"] > 1 else []),
+        *(["needs", f"the operator {name}"] for name in data["operators"]),
         *_training_rows(data),
         *([key.replace("_", " "), format_bytes(count)] for key, count in data["memory"].items()),
     ]
