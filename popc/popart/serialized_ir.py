@@ -65,7 +65,9 @@ class _Writer:
             for graph in (main, *self._orders)
             if graph not in inline
         }
-        return with_functions(shown, called, self._threshold)
+        by_time = any(graph.name == ACCUMULATION_LOOP for graph in inline)
+        shown = {name: _once(entries) for name, entries in shown.items()}
+        return with_functions(shown, called, self._threshold, by_time=by_time)
 
     def _of_graph(self, graph: Graph) -> Iterator[Shown]:
         order = self._orders[graph]
@@ -103,6 +105,18 @@ class _Writer:
             yield from _steps(op)
         else:
             yield from _op(op, _type(op, graph))
+
+
+def _once(entries: Sequence[Shown]) -> list[Shown]:
+    """Without what is computed again behind a loop that PopART does not have."""
+    made: set[str] = set()
+    kept: list[Shown] = []
+    for shown in entries:
+        names = {result["name"] for result in shown.entry["outputs"]}
+        if not names or not names <= made:
+            kept.append(shown)
+        made |= names
+    return kept
 
 
 def _stream(op: Op) -> str:
