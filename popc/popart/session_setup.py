@@ -32,6 +32,7 @@ from popc.popart.errors import (
     popart_runtime_error,
     poplar_exception,
 )
+from popc.popart.graph_model import GraphModel
 from popc.popart.groups import VariableSettings
 from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
@@ -67,6 +68,7 @@ _FLOATS: Final = (1, 10, 11, 16)
 _GRADIENT: Final = "Gradient___"
 _PREFIX: Final = "^[A-Za-z0-9]+___"
 _STEPS: Final = "showExecutionSteps"
+_AGAIN: Final = "OpToIdentity"  # of PopART's patterns, the one that drops ops which do nothing
 
 
 @dataclass
@@ -291,8 +293,20 @@ class Setup:
 
     def serialized(self) -> str:
         """The ops in the order in which they run, as JSON."""
-        assert self._program is not None
-        return serialized_ir(self._program.orders(), self._program.planned().graph, self.options)
+        program = self._program
+        assert program is not None
+        losses = {} if self.patterns.isPatternEnabled(_AGAIN) else self._same_losses()
+        return serialized_ir(program.orders(), program.planned().graph, self.options, losses)
+
+    def _same_losses(self) -> dict[str, str]:
+        """Names of losses that are scalars already, and what they are."""
+        types = GraphModel(None, self.model, self.base)
+        nodes = (node for node in self.model.graph.node if node.op_type == "IdentityLoss")
+        return {
+            node.output[0]: node.input[0]
+            for node in nodes
+            if (type_ := types.type_of(node.input[0])) is not None and not type_.shape
+        }
 
     # -- files -----------------------------------------------------------------------------------
 

@@ -199,3 +199,22 @@ def test_the_norm_of_all_gradients() -> None:
         popart.DeviceManager().createCpuDevice(),
     )
     assert [op["type"] for op in _ops(session)["maingraph"]].count("ReduceSumSquare") == 2
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_losses_that_only_have_another_name(drops: bool) -> None:
+    builder = popart.Builder()
+    x = builder.addInitializedInputTensor(np.ones(2, np.float32))
+    loss = builder.aiGraphcore.identityloss([builder.aiGraphcore.l1loss([x], 1.0)])
+    patterns = popart.Patterns()
+    patterns.OpToIdentity = drops
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [loss]),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createCpuDevice(),
+        patterns=patterns,
+    )
+    kinds = [op["type"] for op in _ops(session)["maingraph"] if "IdentityLoss" in op["type"]]
+    assert kinds == ([] if drops else ["IdentityLoss", "IdentityLossGrad"])

@@ -59,4 +59,4 @@ def test_the_batch_of_a_recurrent_layer_is_its_second_dimension() -> None:
         data = np.linspace(-1, 1, 30, dtype=np.float32).reshape(5, 2, 3)
         session.run(popart.PyStepIO({x: data, state: np.ones((2, 2, 4), np.float32)}, anchors))
         results.append(anchors[y])
-    np.testing.assert_array_equal(*results)
+    np.testing.assert_array_equal(results[0], results[1])
