@@ -202,7 +202,7 @@ def test_the_norm_of_all_gradients() -> None:
 
 
 @pytest.mark.parametrize("drops", [True, False])
-def test_losses_that_only_have_another_name(drops: bool) -> None:
+def test_losses_that_only_have_another_name(*, drops: bool) -> None:
     builder = popart.Builder()
     x = builder.addInitializedInputTensor(np.ones(2, np.float32))
     loss = builder.aiGraphcore.identityloss([builder.aiGraphcore.l1loss([x], 1.0)])
