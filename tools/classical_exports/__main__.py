@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,8 @@ def main() -> None:
                 print(f"{name}: not exported: {type(error).__name__}: {str(error)[:200]}")
                 continue
         (arguments.folder / f"{name}.onnx").write_bytes(model.SerializeToString())
-        np.savez(arguments.folder / f"{name}.npz", **inputs)
+        arrays: dict[str, Any] = dict(inputs)
+        np.savez(arguments.folder / f"{name}.npz", **arrays)
         print(name)
 
 

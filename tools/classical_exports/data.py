@@ -91,6 +91,8 @@ def with_plain_numbers() -> None:
     def plain(value: Any) -> Any:
         if isinstance(value, list):
             return [plain(item) for item in value]
+        if isinstance(value, np.bool | bool):
+            return int(value)
         return value.item() if isinstance(value, np.generic) else value
 
     def make(*names: Any, **attributes: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,8 @@ def _machines() -> dict[str, Callable[[], Export]]:
         "svc_probability": lambda: classifier(_platt(svm.SVC), 4, names=True),
     }
     for kernel in ("linear", "poly", "rbf", "sigmoid"):
-        made[f"svc_{kernel}"] = lambda kernel=kernel: classifier(svm.SVC(kernel=kernel))
-        made[f"svr_{kernel}"] = lambda kernel=kernel: regressor(svm.SVR(kernel=kernel))
+        made[f"svc_{kernel}"] = partial(classifier, svm.SVC(kernel=kernel))
+        made[f"svr_{kernel}"] = partial(regressor, svm.SVR(kernel=kernel))
     return made
 
 
@@ -188,7 +189,7 @@ def _preparation() -> dict[str, Callable[[], Export]]:
         "select_best": lambda: transformer(feature_selection.SelectKBest(k=3)),
     }
     for norm in ("l1", "l2", "max"):
-        made[f"normalizer_{norm}"] = lambda norm=norm: transformer(pre.Normalizer(norm))
+        made[f"normalizer_{norm}"] = partial(transformer, pre.Normalizer(norm))
     return made
 
 
