@@ -72,7 +72,7 @@ fuzz: $(VENV)/.fuzz  ## fuzz readers and the C core, MINUTES=10 for all targets 
 	$(BIN)/python fuzz/unpack.py $(FUZZ)/corpus
 	$(BIN)/python -m fuzz.campaign $(FUZZ) --minutes $(MINUTES) --jobs $(JOBS)
 
-sanitizers: $(VENV)/.ready  ## the C core under ASan, UBSan and TSan, some two minutes (needs gcc)
+sanitizers: $(VENV)/.ready  ## the C core under ASan, UBSan and TSan, some two minutes (needs clang)
 	PYTHON=$(BIN)/python .ci/sanitizers
 
 docs: $(VENV)/.ready  ## make options.md, dialects.md, patterns.md, popart.md and schemas/ of docs anew

@@ -1,4 +1,4 @@
-"""What is published beside wheels: a list of their parts, and where they come from.
+"""The files that are published beside wheels: a list of parts, and where wheels come from.
 
 python -m tools.release dist --repository URL [--key private.pem]
 
