@@ -74,7 +74,7 @@ def _all_ends(first: int, count: int, jobs: int) -> Iterator[tuple[int, str]]:
 
 
 def _some_ends(first: int, stop: int) -> list[tuple[int, str]]:
-    """How archives end; one that ends its process does not end the others."""
+    """The ends of archives; one that ends its process does not end the others."""
     if first >= stop:
         return []
     text, last = in_a_child(partial(_try, first, stop))
