@@ -123,7 +123,7 @@ def listed_ensemble(node: Node, prefix: str) -> Ensemble:
     )
     return Ensemble(
         *(modes, features, values, missing, yes, no),
-        roots=ids.roots(),
+        roots=ids.roots(np.concatenate([yes[inner], no[inner]])),
         entries=_entries(node, prefix, ids, modes),
     )
 
@@ -183,10 +183,18 @@ class _Ids:
             raise ModelError(f"tree {trees[bad][0]} has no node {nodes[bad][0]}")
         return places
 
-    def roots(self) -> Array:
-        """The first node of each tree, in the order in which trees are listed."""
-        _, first = np.unique(self.trees, return_index=True)
-        return np.sort(first)
+    def roots(self, children: Array) -> Array:
+        """The node of each tree that is below no other, in the order in which trees are listed.
+
+        Raises:
+            ModelError: a tree has none.
+        """
+        free = np.ones(len(self.trees), bool)
+        free[children] = False
+        found, first = np.unique(self.trees[free], return_index=True)
+        if len(found) != len(self._known):
+            raise ModelError(f"{len(self._known) - len(found)} trees have no root")
+        return np.flatnonzero(free)[np.sort(first)]
 
 
 def base_values(node: Node, count: int) -> Array:
