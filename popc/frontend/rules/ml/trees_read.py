@@ -184,17 +184,19 @@ class _Ids:
         return places
 
     def roots(self, children: Array) -> Array:
-        """The node of each tree that is below no other, in the order in which trees are listed.
+        """The first node of each tree, in the order in which trees are listed.
 
         Raises:
-            ModelError: a tree has none.
+            ModelError: it is below another one.
         """
-        free = np.ones(len(self.trees), bool)
-        free[children] = False
-        found, first = np.unique(self.trees[free], return_index=True)
-        if len(found) != len(self._known):
-            raise ModelError(f"{len(self._known) - len(found)} trees have no root")
-        return np.flatnonzero(free)[np.sort(first)]
+        _, first = np.unique(self.trees, return_index=True)
+        below = np.isin(first, children)
+        if below.any():
+            place = first[below][0]
+            raise ModelError(
+                f"tree {self.trees[place]} lists node {self.nodes[place]} first, which is no root"
+            )
+        return np.sort(first)
 
 
 def base_values(node: Node, count: int) -> Array:
