@@ -34,10 +34,10 @@ from popc.ops.views import contiguous_strides, normal_strides
 __all__ = ["BYTE_CONVOLUTIONS", "CONVOLUTIONS", "choose_formats"]
 
 _FEWEST_CHANNELS: Final = 8  # below, rows of channels are too short to be worked on at once
-_FEWEST_OF_GROUP: Final = 16
+_FEWEST_OF_GROUP: Final = 16  # channels; a panel of weights has as many columns
 BYTE_CONVOLUTIONS: Final = ("ConvInteger",)
 CONVOLUTIONS: Final = ("Conv", *BYTE_CONVOLUTIONS)
-_TO_CHANNELS_LAST: Final = (0, 2, 3, 1)
+_TO_CHANNELS_LAST: Final = (0, 2, 3, 1)  # permutation from NCHW
 
 
 def choose_formats(

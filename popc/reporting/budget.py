@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_budget"]
 
-_SHOWN: Final = 5
+_SHOWN: Final = 5  # names that an error lists, the largest first
 
 
 def check_budget(

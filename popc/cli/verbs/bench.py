@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_MAX_ROWS = 15
+_MAX_ROWS = 15  # kinds of ops that are printed; JSON has all of them
 
 
 @click.command("bench")

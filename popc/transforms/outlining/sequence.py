@@ -36,6 +36,7 @@ _PLANNED: Final = frozenset(
         *("AdamUpdater", "LambR1Sq", "LambR2Sq"),
     }
 )
+# PopART's high and low value of an op, which its option outlineThreshold is compared with.
 _PLANNED_VALUE: Final = 1000.0
 _OTHER_VALUE: Final = 0.1
 

@@ -14,7 +14,7 @@ from popc_runtime.native.views import View
 
 __all__ = ["ByteEpilogue", "byte_epilogue"]
 
-_NONE: Final = (0.0, 0.0, 0.0)
+_NONE: Final = (0.0, 0.0, 0.0)  # scale and limits of a result that is not quantized
 
 
 @frozen

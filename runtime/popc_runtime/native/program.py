@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Branch", "Item", "Loop", "NativeFailure", "NativeProgram"]
 
+# In place of the number of a kernel: those of csrc/program.c.
 _CALLBACK: Final = -1
 _REPEAT: Final = -2
 _IF: Final = -3

@@ -45,7 +45,7 @@ _DTYPES: Final = (
     DType.BOOL,
 )
 _NUMBERS: Final = {dtype: number for number, dtype in enumerate(_DTYPES)}
-_ABSENT: Final = (0, 0, 0, 0)
+_ABSENT: Final = (0, 0, 0, 0)  # no address, and a scalar of type 0
 
 
 @frozen

@@ -28,7 +28,7 @@ from popc_runtime.native.views import View, filled
 
 __all__ = ["ENCODERS"]
 
-_MOST_PHASES: Final = 16
+_MOST_PHASES: Final = 16  # MOST_PHASES of csrc/kernels/movement/weave.c
 
 
 def _weights_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:

@@ -13,7 +13,7 @@ from popc_runtime.native.record import Encoder, Record, tensor_words
 __all__ = ["ENCODERS"]
 
 _FLOATS: Final = (0, 2, 5)  # operands
-_STORED: Final = (1, 2, 3, 4, 5)
+_STORED: Final = (1, 2, 3, 4, 5)  # operands that have to be constant
 _WORD: Final = 4  # bytes: as which numbers are read
 
 
