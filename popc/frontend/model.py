@@ -164,8 +164,8 @@ def _prepare_variables(
     notes: list[str] = []
     if training is not None:
         context.trains = training.trains
-        wishes = training.recompute
-        context.recompute = wishes and wishes.checked(loaded.proto.graph, nodes)
+        requests = training.recompute
+        context.recompute = requests and requests.checked(loaded.proto.graph, nodes)
         context.written = written_names(nodes, context.functions, loaded.opsets)
         context.known.written = context.written
         policy = _VariablePolicy.of(training, loaded, nodes, context.written)

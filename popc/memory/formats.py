@@ -145,8 +145,8 @@ def _before_shuffle(op: Op) -> Op | None:
 def _gains(op: Op) -> bool:
     if op.op_type == "Reshape":
         return _shuffled(op) is not None
-    turns = op.op_type == "Transpose" and op.attributes["perm"] == _TO_CHANNELS_LAST
-    return turns or _reduces_pixels(op) or (_writes_any(op) and not _has_short_rows(op))
+    to_last = op.op_type == "Transpose" and op.attributes["perm"] == _TO_CHANNELS_LAST
+    return to_last or _reduces_pixels(op) or (_writes_any(op) and not _has_short_rows(op))
 
 
 def _has_short_rows(op: Op) -> bool:

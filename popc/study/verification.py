@@ -88,7 +88,7 @@ def compare(
 
 def run_onnxruntime(
     model: LoadedModel,
-    feeds: Mapping[str, Array],
+    inputs: Mapping[str, Array],
     outputs: Sequence[str],
     *,
     optimise: bool = False,
@@ -113,7 +113,7 @@ def run_onnxruntime(
         )
         known = {input_.name for input_ in session.get_inputs()}
         arrays: list[Array] = session.run(
-            list(outputs), {name: array for name, array in feeds.items() if name in known}
+            list(outputs), {name: array for name, array in inputs.items() if name in known}
         )
     except Exception as error:
         raise ResourceError(f"onnxruntime cannot run the model: {error}") from error
@@ -161,11 +161,11 @@ def verify_file(
     if every:
         request = replace(request, outputs=loaded.tensor_names())
     executable = load(os.fspath(file)) if archived else compiled(request, loaded)
-    results, feeds = _run_popc(executable, inputs)
+    results, given = _run_popc(executable, inputs)
     bound = bound_values(loaded, request.bind)
-    _require_all_inputs(loaded, {*bound, *feeds})
+    _require_all_inputs(loaded, {*bound, *given})
     names = [name for name in results if name in loaded.tensor_names()]
-    reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **feeds}, names)
+    reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **given}, names)
     return [
         compare(name, results[name], array, rtol=rtol, atol=atol, node=loaded.producer_of(name))
         for name, array in zip(names, reference, strict=True)
@@ -190,5 +190,5 @@ def _run_popc(
 
     given = gather_inputs(inputs, executable)[0]
     missing: list[TensorSpec] = [spec for spec in executable.inputs if spec.name not in given]
-    feeds = {**given, **{spec.name: random_array(spec, 0) for spec in missing}}
-    return executable.run(feeds), feeds
+    arrays = {**given, **{spec.name: random_array(spec, 0) for spec in missing}}
+    return executable.run(arrays), arrays

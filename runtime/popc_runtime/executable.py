@@ -196,10 +196,10 @@ class Executable(Runnable):
         given = inputs_by_name(inputs, named)
         if self._dispatch is not None:
             return self._dispatch.run(given, out or {}, cast)
-        feeds = self._check_inputs(given, cast)
+        checked = self._check_inputs(given, cast)
         targets = check_targets(out or {}, self.outputs)
         collected: dict[str, list[Array]] = {name: [] for name in self._results}
-        self.run_connected(feeds, {name: samples.append for name, samples in collected.items()})
+        self.run_connected(checked, {name: samples.append for name, samples in collected.items()})
         results = {
             spec.name: joined_samples(
                 spec,
@@ -244,10 +244,10 @@ class Executable(Runnable):
         given = inputs_by_name(inputs, named)
         if self._dispatch is not None:
             return self._dispatch.run_buffers(given)
-        feeds = check_buffers(given, self.inputs, self._streams, self._synthetic)
+        buffers = check_buffers(given, self.inputs, self._streams, self._synthetic)
         collected = {name: bytearray() for name in self._results}
         self._step(
-            {name: iter(samples) for name, samples in feeds.items()},
+            {name: iter(samples) for name, samples in buffers.items()},
             {name: samples.extend for name, samples in collected.items()},
         )
         for spec in self.outputs:
@@ -280,12 +280,12 @@ class Executable(Runnable):
         """Run once and tell how long each instruction took."""
         if self._dispatch is not None:
             return list(self._dispatch.required(inputs).profile(inputs))
-        feeds = self._check_inputs(inputs, "no")
+        checked = self._check_inputs(inputs, "no")
         with self._lock:
             self._run_lock.check_ready()
             try:
                 self._run_lock.running = True
-                self._connect(feeds, {})
+                self._connect(checked, {})
                 return self._engine.profile(self.name)
             finally:
                 self._run_lock.running = False

@@ -132,13 +132,13 @@ def command(
         limits=limits,
     )
     executable = executable.program(program) if program else executable
-    feeds = gather_inputs(inputs, executable, steps)
+    samples = gather_inputs(inputs, executable, steps)
     targets = plan_outputs(results, executable.outputs, force=force)
     if console.json and "-" in targets.values():
         raise UsageError("stdout takes the JSON document or an array, not both")
     if report_path is not None and report_path.exists() and not force:
         raise ResourceError(f"{report_path} exists already", hint="--force replaces it")
-    arrays = _run_steps(executable, feeds, steps, strict=strict)
+    arrays = _run_steps(executable, samples, steps, strict=strict)
     if report_path is not None:
         _write_report(executable, report_path)
     warnings = _non_finite(arrays, strict=strict)
@@ -173,12 +173,12 @@ def _write_report(executable: Executable, path: Path) -> None:
 
 
 def _run_steps(
-    executable: Executable, feeds: Sequence[Mapping[str, Array]], steps: int, *, strict: bool
+    executable: Executable, samples: Sequence[Mapping[str, Array]], steps: int, *, strict: bool
 ) -> dict[str, Array]:
     """Results by name; of several steps, stacked along a new first axis."""
     import numpy as np
 
-    collected = [executable.run(feed, cast="no" if strict else "safe") for feed in feeds]
+    collected = [executable.run(sample, cast="no" if strict else "safe") for sample in samples]
     if steps == 1:
         return collected[0]
     return {

@@ -212,7 +212,7 @@ class NativeBinder(Binder):
         self._loops = outer
         scalars = (self._view(slot) for slot in (block.count_slot, block.condition_slot))
         limit, condition = (0 if scalar is None else scalar.address for scalar in scalars)
-        loop = Loop(body, block.count, limit, condition, counter.address, kept=(counter,))
+        loop = Loop(body, block.count, limit, condition, counter.address, keeps_alive=(counter,))
         return _NativeStep(_nothing, block.name, "Repeat", loop)
 
     def branch(self, block: IfBlock) -> Step:

@@ -22,7 +22,7 @@ class ByteEpilogue:
     """The words of an epilogue, but for the residual, and the arrays that they tell of."""
 
     words: tuple[int, ...]
-    kept: tuple[View, ...]
+    keeps_alive: tuple[View, ...]
 
 
 def byte_epilogue(binding: NativeBinding, numbers: Mapping[str, int]) -> ByteEpilogue | None:

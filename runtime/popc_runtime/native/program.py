@@ -32,7 +32,7 @@ class Loop:
     limit: int = 0
     condition: int = 0
     counter: int = 0
-    kept: tuple[object, ...] = ()
+    keeps_alive: tuple[object, ...] = ()
 
 
 @frozen
@@ -62,7 +62,7 @@ class _Writer:
 
     numbers: Mapping[str, int]
     calls: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
-    kept: list[object] = field(default_factory=list[object])
+    keeps_alive: list[object] = field(default_factory=list[object])
     written: list[Item] = field(default_factory=list[Item])  # in the order of their numbers
 
     def items(self, items: Sequence[Item]) -> list[int]:
@@ -76,10 +76,10 @@ class _Writer:
 
     def item(self, item: Item) -> tuple[int, Sequence[int]]:
         if isinstance(item, Record):
-            self.kept.extend(item.kept)
+            self.keeps_alive.extend(item.keeps_alive)
             return self.numbers[item.kernel], item.words
         if isinstance(item, Loop):
-            self.kept.extend(item.kept)
+            self.keeps_alive.extend(item.keeps_alive)
             head = (item.count, item.limit, item.condition, item.counter)
             return _REPEAT, [*head, *self.items(item.body)]
         if isinstance(item, Branch):
@@ -102,7 +102,9 @@ class NativeProgram:
         NativeFailure: the library does not take an item.
     """
 
-    def __init__(self, library: Library, items: Sequence[Item], kept: object, threads: int) -> None:
+    def __init__(
+        self, library: Library, items: Sequence[Item], keeps_alive: object, threads: int
+    ) -> None:
         writer = _Writer(library.numbers)
         listed = writer.items(items)
         try:
@@ -118,7 +120,7 @@ class NativeProgram:
                 library.variant,
                 words.tobytes(),
                 tuple(writer.calls),
-                (kept, tuple(writer.kept)),
+                (keeps_alive, tuple(writer.keeps_alive)),
                 threads,
             )
         except ValueError as error:

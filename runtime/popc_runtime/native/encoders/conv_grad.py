@@ -109,7 +109,7 @@ def _conv_transpose(binding: NativeBinding, numbers: Mapping[str, int]) -> Recor
     problem = _Transposed(binding, grouped, axes, (bias, group, activation))
     phases = [tuple(_Phase.of(axis)) for axis in axes]
     *before, last = problem.woven(phases) if problem.weaves(phases) else problem.moved(phases)
-    return Record(last.kernel, last.words, last.kept, None, tuple(before))
+    return Record(last.kernel, last.words, last.keeps_alive, None, tuple(before))
 
 
 @frozen
