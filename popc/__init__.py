@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from popc_runtime import errors
+from popc_runtime import custom, errors
 from popc_runtime.errors import PopcError
 from popc_runtime.ground.lazy import lazy_names
 
@@ -41,6 +41,7 @@ __all__ = [
     "Stage",
     "__version__",
     "compile",
+    "custom",
     "errors",
     "estimate",
     "explain",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, Unpack
 
 from popc.archive import Archive, Content, build_archive
 from popc.compiler import Compiled, Planned, compile_program, plan_program
+from popc.evaluation import compile_evaluation
 from popc.fitting import prove_fits
 from popc.frontend import ModelSource
 from popc.progress import OnProgress, Watch
@@ -61,6 +62,8 @@ def compile_requests(
     loaded = first.load()
     compiled = [compile_program(request, loaded, watch) for request in requests.programs]
     fits = prove_fits(requests, loaded)
+    if requests.evaluate:
+        compiled += [compile_evaluation(program, watch) for program in compiled]
     archive = archive_of(compiled, fits)
     for program in compiled:
         check_budget(program, archive, against)

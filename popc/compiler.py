@@ -15,7 +15,13 @@ from popc.printable import counted
 from popc.progress import UNWATCHED, Made, Snapshot, Stage, Watch
 from popc.request import CompileRequest
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
-from popc.training import TrainingSettings, add_state, add_training, rewrite_before_training
+from popc.training import (
+    TrainingSettings,
+    add_state,
+    add_training,
+    require_weights,
+    rewrite_before_training,
+)
 from popc.transforms import (
     PassReport,
     check_replicas,
@@ -186,6 +192,8 @@ def transform_program(
     passes: list[PassReport] = []
     if request.training is not None:
         with watch.stage(Stage.TRAIN) as made:
+            variables = (variable.name for variable in model.graph.variables)
+            require_weights(request.training, {*loaded.weight_names(), *variables})
             model, training, passes = _trained(model, request.training, request.options, watch)
             _show_graph(made, model.graph)
     with watch.stage(Stage.TRANSFORM) as made:

@@ -99,6 +99,8 @@ class CompileRequest:
         shapes, dims, bind, outputs: See `CompileKeywords`.
         training: How to train it; ``None`` if it is not trained.
         meta: See `CompileKeywords`.
+        variables: Weights that are variables although the program does not train, because another
+            program of the same archive trains them.
     """
 
     model: ModelSource
@@ -109,6 +111,7 @@ class CompileRequest:
     outputs: tuple[str, ...] = ()
     training: TrainingSettings | None = None
     meta: Mapping[str, str] = field(default_factory=dict[str, str])
+    variables: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, model: ModelSource | BinaryIO, **keywords: Unpack[CompileKeywords]) -> Self:
@@ -201,6 +204,12 @@ class CompileRequest:
         if self.training is not None:
             return _bound_for_training(plain, loaded, self.training, self.options)
         refuse_training_options(self.options)
+        if self.variables:
+            names = frozenset(self.variables)
+            policy = TrainingBindings(
+                lambda name, type_: name in names and type_.rank >= 0, named=True, trains=False
+            )
+            return replace(plain, training=policy)
         if self.options.constant_weights:
             return plain
         return replace(plain, training=TrainingBindings(_has_dimensions, trains=False))

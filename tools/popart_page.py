@@ -64,7 +64,8 @@ attached and run out of; replication also works on models of IPUs, where PopART 
 * Programs run on the host, emulated. Cycles and memory are estimates; `getSummaryReport` shows \
 them, and `getReport` gives them as data, in place of an object of `pva`.
 * Executables are archives of popc, not PopEF, whatever their names end with.
-* Compiled operators and codelets cannot be loaded.
+* Compiled operators and codelets cannot be loaded; `popart.registerCustomOp` registers an \
+operator in Python, see [custom.md](custom.md).
 * Training in a pipeline without gradient accumulation updates weights after each micro-batch; \
 PopART's gradients come from weights that later micro-batches have changed meanwhile, popc's do not.
 * An anchored weight shows, with accumulation, what the micro-batches of a batch have seen.

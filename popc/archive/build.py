@@ -13,9 +13,11 @@ from popc.archive.provenance import provenance_of
 from popc.archive.streams import describe_streams
 from popc.compiler import Compiled, Planned
 from popc.frontend import ImportedModel, strip_weights
+from popc.ir import Graph
+from popc.ir.attributes import text
 from popc.memory import ConstantBlock, MemoryPlan
 from popc.options import FloatingPointException, Options, WeightStorage
-from popc_runtime.device import MAIN_PROGRAM
+from popc_runtime.device import EVALUATION_PROGRAM, MAIN_PROGRAM
 from popc_runtime.format import (
     Blob,
     BlobKind,
@@ -33,6 +35,7 @@ from popc_runtime.format import (
     oldest_reader,
 )
 from popc_runtime.ground.lazy import installed_version
+from popc_runtime.kernels.custom import OPERATOR
 
 __all__ = ["Content", "build_archive"]
 
@@ -73,7 +76,7 @@ def build_archive(contents: Sequence[Content], fits: Sequence[FitSpec] = ()) -> 
             "program",
             BlobKind.PROGRAM,
             program,
-            oldest_reader=3 if manifest.variants or manifest.fits else oldest_reader(image),
+            oldest_reader=_oldest_reader(manifest, image),
         ),
         Blob("weights", BlobKind.WEIGHTS, codec, image.constant_bytes, constants),
     )
@@ -89,9 +92,25 @@ def build_archive(contents: Sequence[Content], fits: Sequence[FitSpec] = ()) -> 
     return Archive(manifest, blobs, options.compression)
 
 
+def _oldest_reader(manifest: Manifest, image: ProgramImage) -> int:
+    """The first minor version of the format whose readers understand all of it."""
+    if manifest.operators:
+        return 4
+    return 3 if manifest.variants or manifest.fits else oldest_reader(image)
+
+
 def _names(contents: Sequence[Content]) -> tuple[str, ...]:
     """The names of the programs beside the first."""
-    return tuple(f"{MAIN_PROGRAM}.{number}" for number in range(2, len(contents) + 1))
+    found: list[str] = []
+    evaluations = 0
+    for number, content in enumerate(contents[1:], 2):
+        if not content.compiled.planned.program.request.variables:
+            found.append(f"{MAIN_PROGRAM}.{number}")
+            continue
+        evaluations += 1
+        again = f".{evaluations}" if evaluations > 1 else ""
+        found.append(f"{EVALUATION_PROGRAM}{again}")
+    return tuple(found)
 
 
 def _merged(
@@ -116,6 +135,7 @@ def _merged(
         programs=tuple(image.programs),
         variants=variants,
         fits=tuple(fits),
+        operators=tuple(sorted({name for each in manifests for name in each.operators})),
         variables=variables,
         memory=_memory_of_all(image, [each.planned.plan for each in compiled]),
     )
@@ -169,7 +189,14 @@ def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
         sequences=tuple(SequenceSpec(name, parts) for name, parts in model.sequences.items()),
         memory=_memory(planned.plan),
         provenance=provenance_of(program.request, program.loaded),
+        operators=_operators(model.graph),
     )
+
+
+def _operators(graph: Graph) -> tuple[str, ...]:
+    """The operators of users that are in the program."""
+    ops = (op for nested in graph.walk() for op in nested.ops if OPERATOR in op.attributes)
+    return tuple(sorted({text(op.attributes, OPERATOR) for op in ops}))
 
 
 def _stored(

@@ -9,6 +9,7 @@ from popc.autodiff.activity import influenced_by, ops_between
 from popc.autodiff.backward import GRADIENT_PREFIX, Backward
 from popc.autodiff.control import CONTROL, why_not_differentiable
 from popc.autodiff.rules import GRADIENTS, NOT_DIFFERENTIABLE
+from popc.autodiff.rules.custom import why_no_gradient
 from popc.ir import Graph, Op, OpSettings, Tensor
 from popc.ops.build import build
 from popc_runtime.errors import ModelError
@@ -164,6 +165,8 @@ def _refuse_unknown(ops: Iterable[Op]) -> None:
 def _why_not(op: Op) -> str:
     if op.op_type in CONTROL:
         return why_not_differentiable(op)
+    if op.op_type == "Custom":
+        return why_no_gradient(op)
     if op.op_type in GRADIENTS:
         return ""
     return NOT_DIFFERENTIABLE.get(op.op_type, "has no gradient rule")

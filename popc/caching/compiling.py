@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from popc.api import compile_request
+from popc.api import compile_requests
 from popc.caching.keys import KeyParts, key_parts
 from popc.caching.shelf import CachedProgram, Shelf
 from popc.progress import Watch
 from popc.reporting.estimation import check_target
-from popc.request import CompileRequest
+from popc.requests import Requests
 from popc_runtime.cache import CacheBounds, cache_bounds, claimed, key_of, prune, store_entry
 from popc_runtime.errors import ResourceError
 
@@ -25,27 +24,28 @@ __all__ = ["compile_into"]
 
 def compile_into(
     shelf: Shelf,
-    request: CompileRequest,
+    requests: Requests,
     watch: Watch,
     on_wait: Callable[[], None] | None,
     against: str | os.PathLike[str] | None,
 ) -> CachedProgram:
-    """The program of a request: found by its full key, or compiled and stored.
+    """The archive of what is asked for: found by its full key, or compiled and stored.
 
     Raises:
         PopcError: see `popc.compile`.
     """
-    check_target(request.options)
+    first = requests.programs[0]
+    check_target(first.options)
     bounds = cache_bounds()
-    loaded = request.load()
-    parts = key_parts(request, loaded, shelf.folder)
+    loaded = first.load()
+    parts = key_parts(requests, loaded, shelf.folder)
     key = key_of(parts.parts)
     found = shelf.look_up(key)
     if found is None:
         with claimed(shelf.folder, key, on_wait) as held:
             found = shelf.look_up(key)  # whoever held the lock before may have made it
             if found is None:
-                archive = compile_request(replace(request, model=loaded), watch, against)
+                archive = compile_requests(requests.of_model(loaded), watch, against)
                 found = _stored(shelf, key, parts, archive, bounds if held else None)
     shelf.quick.keep(key, loaded.sha256, parts.external, parts.files)
     return found

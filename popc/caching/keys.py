@@ -12,7 +12,7 @@ from popc.caching.builds import build_id
 from popc.caching.files import file_hash
 from popc.caching.plain import NotPlainError, plain
 from popc.frontend import LoadedModel
-from popc.request import CompileRequest
+from popc.requests import Requests
 from popc.target import target_file
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FORMAT_VERSION, SCHEMA_HASH, Origin
@@ -38,7 +38,7 @@ class KeyParts:
     files: Mapping[str, bytes]
 
 
-def key_parts(request: CompileRequest, loaded: LoadedModel, folder: str) -> KeyParts:
+def key_parts(requests: Requests, loaded: LoadedModel, folder: str) -> KeyParts:
     """The parts of the key of what is asked for; ``folder`` is the cache.
 
     Raises:
@@ -46,6 +46,7 @@ def key_parts(request: CompileRequest, loaded: LoadedModel, folder: str) -> KeyP
         ResourceError: a file cannot be read.
         UsageError: the request holds something that has no content to be compared.
     """
+    request = requests.programs[0]
     external = {name: file_hash(path, folder) for name, path in loaded.external_files().items()}
     files: dict[str, bytes] = {}
     described = target_file(request.options.target)
@@ -67,6 +68,16 @@ def key_parts(request: CompileRequest, loaded: LoadedModel, folder: str) -> KeyP
     for field in fields(request):
         if field.name not in _ELSEWHERE:
             parts[field.name] = _part(field.name, getattr(request, field.name))
+    if len(requests.programs) > 1:
+        parts["programs"] = {
+            str(number): {"shapes": plain(program.shapes), "dims": plain(program.dims)}
+            for number, program in enumerate(requests.programs[1:], 2)
+        }
+    for name in ("split", "pad"):
+        if getattr(requests, name):
+            parts[name] = plain(getattr(requests, name))
+    if requests.evaluate:
+        parts["evaluate"] = True
     return KeyParts(parts, external, files)
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from popc.caching.programs import ProgramCache
 from popc.caching.quick import given_file
+from popc.folders import model_file
 from popc_runtime.cache import CacheSource, cache_folder
 from popc_runtime.errors import UsageError
 from popc_runtime.format import MAGIC, is_archive
@@ -147,13 +148,12 @@ def load_model(
 def _cache(
     cache: CacheSource, model: ModelSource, name: str, keywords: SeveralKeywords
 ) -> ProgramCache:
-    _refuse_several(keywords)
-    single: Any = keywords
+    held: Any = model_file(model) if isinstance(model, str | os.PathLike) else model
 
-    def request() -> Any:
-        from popc.request import CompileRequest
+    def requests() -> Any:
+        from popc.requests import several_requests
 
-        return CompileRequest.of(model, **single)
+        return several_requests(held, **keywords)
 
     folder = cache_folder(cache)
     settings: dict[str, Any] = {
@@ -162,25 +162,7 @@ def _cache(
         else value
         for key, value in keywords.items()
     }
-    return ProgramCache(folder, model, settings, request, name)
-
-
-def _refuse_several(keywords: SeveralKeywords) -> None:
-    """Entries of the cache have one program each.
-
-    Raises:
-        UsageError: these are to have several.
-    """
-    dims = keywords.get("dims")
-    several: list[str] = [name for name in ("split", "pad") if name in keywords]
-    several += ["shapes"] if isinstance(keywords.get("shapes"), list | tuple) else []
-    if isinstance(dims, Mapping) and any(isinstance(size, Iterable) for size in dims.values()):
-        several.append("dims")
-    if several:
-        raise UsageError(
-            f"{', '.join(several)}: what the cache holds is for one set of shapes",
-            hint="leave out cache, and save the archive; or give one size of each dimension",
-        )
+    return ProgramCache(folder, held, settings, requests, name)
 
 
 def _watch(on_progress: OnProgress | None) -> Any:

@@ -33,7 +33,7 @@ def plain(value: Any) -> Packable:
         return value if -_MOST <= value < _MOST else f"int {value}"
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         return [plain(item) for item in value]
     return _plain_object(value)
 

@@ -17,7 +17,7 @@ from popc_runtime.loader import load
 
 if TYPE_CHECKING:
     from popc.progress import Watch
-    from popc.request import CompileRequest
+    from popc.requests import Requests
     from popc_runtime import Executable
 
 __all__ = ["ProgramCache", "model_name"]
@@ -31,13 +31,13 @@ class ProgramCache(Shelf):
         cache: CacheSource,
         model: object,
         settings: Mapping[str, Any],
-        request: Callable[[], CompileRequest],
+        requests: Callable[[], Requests],
         name: str,
     ) -> None:
         folder = cache_folder(cache)
         quick = QuickKeys(folder, model, settings)
         super().__init__(folder, name or model_name(model), quick)
-        self._request = request
+        self._requests = requests
 
     def get(
         self,
@@ -61,7 +61,7 @@ class ProgramCache(Shelf):
             return found
         from popc.caching.compiling import compile_into
 
-        return compile_into(self, self._request(), watch(), on_wait, against)
+        return compile_into(self, self._requests(), watch(), on_wait, against)
 
     def load(
         self,

@@ -56,6 +56,8 @@ class QuickKeys:
             return hash_of(model)
         if isinstance(model, str | os.PathLike):
             path = os.path.abspath(os.fspath(model))
+            if os.path.isdir(path):
+                raise NotPlainError("a folder")  # without a model: the compiler says so
             self._base = os.path.dirname(path)
             return file_hash(path, self._folder)
         raise NotPlainError(type(model).__name__)

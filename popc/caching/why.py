@@ -8,7 +8,7 @@ from typing import Any
 
 from popc.caching.keys import key_parts
 from popc.reporting.estimation import check_target
-from popc.request import CompileRequest
+from popc.requests import Requests
 from popc_runtime.cache import CacheEntry, key_of, stored_entries
 
 __all__ = ["Answer", "Difference", "explain_key"]
@@ -52,7 +52,7 @@ class Answer:
     differences: tuple[Difference, ...]
 
 
-def explain_key(request: CompileRequest, name: str, folder: str) -> Answer:
+def explain_key(requests: Requests, name: str, folder: str) -> Answer:
     """Look for what is asked for in the cache, and compare it with the nearest entry.
 
     An entry of the same model, or of the same name, is nearer than all others; then the fewest
@@ -61,9 +61,10 @@ def explain_key(request: CompileRequest, name: str, folder: str) -> Answer:
     Raises:
         PopcError: the model cannot be read, or the cache.
     """
-    check_target(request.options)
-    loaded = request.load()
-    asked = key_parts(request, loaded, folder).parts
+    first = requests.programs[0]
+    check_target(first.options)
+    loaded = first.load()
+    asked = key_parts(requests, loaded, folder).parts
     key, leaves = key_of(asked), dict(_leaves(asked, ""))
     found = [stored.entry for stored in stored_entries(folder) if stored.entry is not None]
     nearest = min(found, key=lambda entry: _distance(entry, leaves, name), default=None)

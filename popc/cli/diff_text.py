@@ -17,11 +17,13 @@ _Rows = Sequence[Mapping[str, Any]]
 def difference_text(data: Mapping[str, Any], names: tuple[str, str], *, show_all: bool) -> str:
     """Everything that differs between the programs of the names."""
     limit = None if show_all else _ROWS
+    if data["same"] and names[0] == names[1]:
+        return f"{names[0]} is compared with itself: it is the same program"
+    if data["same"]:
+        return f"{names[0]} and {names[1]} are the same program"
     without = [
         f"costs are not compared: {name} has no cost report" for name in data["without_costs"]
     ]
-    if data["same"]:
-        return "\n".join([f"{names[0]} and {names[1]} are the same program", *without])
     costs = data.get("costs", {})
     parts = ["\n".join([_headline(data, names), *without]), *_cost_parts(costs, limit)]
     parts += _numbers("Instructions of the runtime", data.get("instructions", ()), limit)

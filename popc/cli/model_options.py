@@ -7,14 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
+from popc.folders import model_file
 from popc.inputs.arguments import (
     parse_alternatives,
     parse_bindings,
     parse_dims,
+    parse_pads,
     parse_shapes,
     parse_sizes,
     read_stdin,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelSettings",
-    "SeveralShapes",
+    "file_argument",
     "model_argument",
     "model_options",
     "read_source",
@@ -44,7 +46,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """The user's settings for a model, as given on the command line."""
+    """The user's settings for a model, as given on the command line.
+
+    Attributes:
+        shapes, split, pad, evaluate: For verbs that take several programs; see `several_options`.
+    """
 
     options: Path | None
     set_: tuple[str, ...]
@@ -52,6 +58,10 @@ class ModelSettings:
     dim: tuple[str, ...]
     bind: tuple[str, ...]
     outputs: str
+    shapes: tuple[str, ...] = ()
+    split: tuple[str, ...] = ()
+    pad: tuple[str, ...] = ()
+    evaluate: bool = False
 
     def with_settings(self, *items: str) -> ModelSettings:
         """With more items ``key=value``, as if by --set."""
@@ -119,17 +129,8 @@ class ModelSettings:
             train=train,
         )
 
-
-@dataclass(frozen=True, slots=True)
-class SeveralShapes:
-    """Shapes beside those of `ModelSettings`, for an archive of several programs."""
-
-    shapes: tuple[str, ...]
-    split: tuple[str, ...]
-    pad: tuple[str, ...]
-
-    def requests(self, settings: ModelSettings, model: ModelSource, train: Path | None) -> Requests:
-        """The requests for a model.
+    def requests(self, model: ModelSource, train: Path | None = None) -> Requests:
+        """The requests for a model, one for each of several shapes.
 
         Raises:
             OptionError: options or the training file are wrong; lists every problem.
@@ -137,24 +138,40 @@ class SeveralShapes:
         """
         from popc.requests import several_requests
 
-        common = parse_shapes(settings.shape)
+        common = parse_shapes(self.shape)
         shapes = [{**common, **own} for own in parse_alternatives(self.shapes) or [{}]]
         return several_requests(
             model,
-            options=settings.resolve(),
+            options=self.resolve(trains=train is not None),
             shapes=shapes,
-            dims=parse_sizes(settings.dim),
-            bind=parse_bindings(settings.bind),
-            outputs=tuple(name for name in settings.outputs.split(",") if name),
+            dims=parse_sizes(self.dim),
+            bind=parse_bindings(self.bind),
+            outputs=tuple(name for name in self.outputs.split(",") if name),
             train=train,
             split=self.split,
-            pad=self.pad,
+            pad=parse_pads(self.pad),
+            evaluate=self.evaluate,
         )
 
 
+class _ModelPath(click.Path):
+    """The path of a file that exists; a folder stands for the model in it."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """The path as click gives it, or that of the model in the folder."""
+        path = super().convert(value, param, ctx)
+        return Path(model_file(path)) if isinstance(path, Path) else path
+
+
 model_argument = click.argument(
-    "model", type=click.Path(path_type=Path, exists=True, allow_dash=True)
+    "model", type=_ModelPath(path_type=Path, exists=True, allow_dash=True)
 )
+file_argument = click.argument("file", type=_ModelPath(path_type=Path, exists=True))
 target_option = click.option(
     "--target",
     metavar="NAME",
@@ -190,20 +207,31 @@ def read_source(model: Path) -> Path | bytes:
     return read_stdin() if str(model) == "-" else model
 
 
+_PAD_HELP: Final = (
+    "Let inputs of other sizes be filled up to the next one; samples must not mix, or a mask among "
+    "the inputs, filled up with the number, must leave out what is added."
+)
+
+
 def several_options(function: _F) -> _F:
-    """Add the options about several shapes; the command receives them as ``several``."""
+    """Add the options about several programs to the ``settings`` that `model_options` collects."""
 
     @wraps(function)
-    def command(**values: Any) -> Any:
-        several = SeveralShapes(*(values.pop(name) for name in ("shapes", "split", "pad")))
-        return function(several=several, **values)
+    def command(settings: ModelSettings, **values: Any) -> Any:
+        several = {name: values.pop(name) for name in ("shapes", "split", "pad", "evaluate")}
+        return function(settings=replace(settings, **several), **values)
 
-    decorated: Any = command
+    decorated: Any = click.option(
+        "--evaluate",
+        is_flag=True,
+        help="With --train: add a program, evaluation, that returns the model's outputs for the "
+        "weights as they are.",
+    )(command)
     for name, metavar, text in (
         (
             "--pad",
-            "DIMENSION",
-            "Let inputs of other sizes be filled up to the next one; samples must not mix.",
+            "DIMENSION[:MASK=0,...]",
+            _PAD_HELP,
         ),
         (
             "--split",

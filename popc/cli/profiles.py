@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from popc.cli.console import Console
 from popc.cli.model_options import ModelSettings, refuse_model_settings
+from popc_runtime.device import MAIN_PROGRAM
+from popc_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from popc.reporting import Profile
@@ -25,7 +27,8 @@ def load_profiles(
     """The profile of each file; of archives with several programs, of the one of this name.
 
     Raises:
-        UsageError: options for models are given, but all files are archives.
+        UsageError: options for models are given, but all files are archives; or a program is
+            named, and all have one only.
         PopcError: an archive is damaged, or a model cannot be compiled.
     """
     from popc.reporting import read_profile
@@ -34,12 +37,24 @@ def load_profiles(
     archived = [is_archive(file) for file in files]
     if all(archived):
         refuse_model_settings(settings, train)
+    several = [found and _has_several(file) for file, found in zip(files, archived, strict=True)]
+    if program not in ("", MAIN_PROGRAM) and not any(several):
+        raise UsageError(
+            f"--program {program}: there is one program only", hint="leave out --program"
+        )
     return [
-        read_profile(file, program=program)
+        read_profile(file, program=program if has_several else "")
         if is_archive_file
         else _of_model(file, settings, train, console)
-        for file, is_archive_file in zip(files, archived, strict=True)
+        for file, is_archive_file, has_several in zip(files, archived, several, strict=True)
     ]
+
+
+def _has_several(file: Path) -> bool:
+    from popc_runtime.format import ArchiveFile
+
+    with ArchiveFile.open(file) as archive:
+        return bool(archive.manifest.variants)
 
 
 def _of_model(file: Path, settings: ModelSettings, train: Path | None, console: Console) -> Profile:

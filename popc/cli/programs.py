@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -14,9 +13,8 @@ from popc.cli.model_options import ModelSettings, read_source, refuse_model_sett
 
 if TYPE_CHECKING:
     from popc.caching.programs import ProgramCache
-    from popc.frontend import LoadedModel
     from popc.progress import Watch
-    from popc.request import CompileRequest
+    from popc.requests import Requests
     from popc_runtime import Executable
 
 __all__ = ["cache_option", "load_compiled", "load_program", "program_source"]
@@ -89,38 +87,34 @@ def _found(
         return file
     model = read_source(file)
     if not cached:
-        return _compiled(settings.request(model, train), console)
+        return _compiled(settings.requests(model, train), console)
     from popc.caching.programs import ProgramCache
     from popc_runtime.cache import cache_folder
 
     given = settings.as_given(cache_folder(), train)
-    cache = ProgramCache(cache_folder(), model, given, lambda: settings.request(model, train), "")
+    cache = ProgramCache(cache_folder(), model, given, lambda: settings.requests(model, train), "")
     return _Cached(cache, lambda: _watch(console), lambda: _wait(console))
 
 
-def load_compiled(
-    request: CompileRequest, model: LoadedModel, console: Console, *, cached: bool
-) -> Executable:
-    """Load the program of a model that was read."""
+def load_compiled(requests: Requests, name: str, console: Console, *, cached: bool) -> Executable:
+    """Load the programs of a model that was read; ``name`` is what the cache calls them."""
     import popc_runtime
 
-    source = request.model
-    request = replace(request, model=model)
     if not cached:
-        return popc_runtime.load(_compiled(request, console))
-    from popc.caching.programs import ProgramCache, model_name
+        return popc_runtime.load(_compiled(requests, console))
+    from popc.caching.programs import ProgramCache
     from popc_runtime.cache import cache_folder
 
-    cache = ProgramCache(cache_folder(), model, {}, lambda: request, model_name(source))
+    cache = ProgramCache(cache_folder(), requests, {}, lambda: requests, name)
     executable, program = cache.load(lambda: _watch(console), lambda: _wait(console))
     console.warn(program.notes)
     return executable
 
 
-def _compiled(request: CompileRequest, console: Console) -> bytes:
-    from popc.api import compile_request
+def _compiled(requests: Requests, console: Console) -> bytes:
+    from popc.api import compile_requests
 
-    archive = compile_request(request, _watch(console))
+    archive = compile_requests(requests, _watch(console))
     console.warn(archive.notes)
     return archive.to_bytes()
 

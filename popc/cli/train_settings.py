@@ -45,12 +45,6 @@ class TrainSettings:
                 for name, given in (("resume", self.resume), ("every", self.every))
                 if given
             ]
-        if self.eval_archive is None:
-            problems += [
-                f"--{name} needs --eval ARCHIVE"
-                for name, given in (("eval-data", self.eval_data), ("accuracy", self.accuracy))
-                if given
-            ]
         if self.resume and self.weights:
             problems.append("--resume and --weights exclude each other: both say where to start")
         results = [path for path in (self.log, self.plot, self.export) if path is not None]
@@ -59,6 +53,19 @@ class TrainSettings:
         if problems:
             first, *rest = problems
             raise UsageError(first, details=tuple(rest))
+
+    def check_evaluation(self, *, evaluates: bool) -> None:
+        """Raise UsageError if there is no program to evaluate with; lists every problem.
+
+        ``evaluates`` says whether the archive has one beside the training step.
+        """
+        wanted = {"eval-data": self.eval_data, "accuracy": self.accuracy}
+        problems = [f"--{name} needs --eval ARCHIVE" for name, given in wanted.items() if given]
+        if problems and self.eval_archive is None and not evaluates:
+            first, *rest = problems
+            raise UsageError(
+                first, details=tuple(rest), hint="or compile the archive with --evaluate"
+            )
 
     def learning_rates(self) -> dict[int, float]:
         """Learning rates by the epoch (from 1) that they begin in.
@@ -80,8 +87,8 @@ class TrainSettings:
             rates[start] = value
         return rates
 
-    def wanted(self) -> tuple[str, float] | None:
-        """The number at which to stop: its name and value.
+    def wanted(self, *, evaluates: bool) -> tuple[str, float] | None:
+        """The number at which to stop: its name and value; ``evaluates`` as above.
 
         Raises:
             UsageError: it is malformed.
@@ -89,7 +96,7 @@ class TrainSettings:
         if self.target is None:
             return None
         name, _, value = self.target.partition("=")
-        if value and name != "loss" and self.eval_archive is None:
+        if value and name != "loss" and self.eval_archive is None and not evaluates:
             raise UsageError(
                 f"--target {name}: no such metric", hint="only loss is known; --eval adds more"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from popc.ir import OpSettings
 from popc.options import CopyingStrategy, Partials
 
 __all__ = ["CostSettings"]
@@ -34,11 +35,13 @@ class CostSettings:
     merge_exchange: bool = True
     copying_strategy: CopyingStrategy = CopyingStrategy.ON_ENTER_AND_EXIT
 
-    def proportion_of(self, name: str, op_type: str, chip: int) -> float:
-        """The proportion for the op of that name and type, on that chip."""
+    def proportion_of(self, settings: OpSettings, op_type: str, chip: int) -> float:
+        """The proportion for an op with these settings, of that type, on that chip."""
         for pattern, proportion in self.proportions:
-            if fnmatchcase(name, pattern):
+            if fnmatchcase(settings.origin, pattern):
                 return proportion
+        if settings.available_memory is not None:
+            return settings.available_memory
         of_type = dict(self.by_op_type).get(op_type)
         if of_type is not None:
             return of_type

@@ -264,9 +264,7 @@ class Work:
     def proportion(self) -> float:
         """The share of a tile's memory that temporary data of this op may take."""
         op, chips = self.op, self.machine.target.num_ipus
-        return self.machine.settings.proportion_of(
-            op.settings.origin, op.op_type, chip_of(op, chips)
-        )
+        return self.machine.settings.proportion_of(op.settings, op.op_type, chip_of(op, chips))
 
     def scatter(self, rows: int, length: int, table: int, dtype: DType) -> None:
         """Adding ``rows`` rows of ``length`` elements to rows of ``table`` (multiUpdateAdd)."""

@@ -12,9 +12,10 @@ from popc.frontend.given import (
     given_values,
 )
 from popc.frontend.growing import GrowingModel, InferredType
-from popc.frontend.inference import for_inference
+from popc.frontend.inference import evaluation_model, for_inference
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
 from popc.frontend.model import ImportedModel, import_model
+from popc.frontend.names import listed
 from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
@@ -34,6 +35,7 @@ __all__ = [
     "UnsupportedOp",
     "bound_values",
     "describe_model",
+    "evaluation_model",
     "expose_tensors",
     "fill_weights",
     "find_unsupported",
@@ -45,6 +47,7 @@ __all__ = [
     "given_values",
     "import_model",
     "is_importable",
+    "listed",
     "load_model",
     "read_weights",
     "strip_weights",

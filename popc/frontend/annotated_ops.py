@@ -13,7 +13,7 @@ from popc.frontend.names import did_you_mean
 from popc.frontend.output_type import SUMS_OF_PRODUCTS
 from popc.ir import Op, OpSettings, ProductCut
 from popc.ops import OPS
-from popc.options.annotations import ANNOTATIONS, CUTS
+from popc.options.annotations import ANNOTATIONS, CUTS, IN_PLACE
 
 __all__ = ["annotation_problems", "operators_meant", "with_annotations"]
 
@@ -28,6 +28,9 @@ _MODE, _FACTOR, _PRECISION = (
 _LOOKUP_FACTOR: Final = ANNOTATIONS["serialize_lookup_factor"].attribute
 _NAMES, _PRIORITIES = (
     ANNOTATIONS[f"inplace_op_{what}"].attribute for what in ("names", "priorities")
+)
+_MEMORY, _EXCLUDED = (
+    ANNOTATIONS[name].attribute for name in ("available_memory", "exclude_patterns")
 )
 _MODES: Final = {spelling: str(mode) for spelling, mode in CUTS.meanings.items()}
 _SUFFIX: Final = "Inplace"  # of PopART's names for ops that overwrite an operand
@@ -53,6 +56,8 @@ def annotation_problems(node: onnx.NodeProto) -> Iterator[str]:
         yield from _cut_problems(found)
     if _LOOKUP_FACTOR in found:
         yield from _lookup_problems(node.op_type, found[_LOOKUP_FACTOR])
+    if _MEMORY in found:
+        yield from _memory_problems(found[_MEMORY])
     if (_NAMES in found) != (_PRIORITIES in found):
         given, missing = sorted((_NAMES, _PRIORITIES), key=lambda name: name not in found)
         yield f"{given} needs {missing}"
@@ -92,9 +97,29 @@ def _inplace_problems(names: Sequence[str], priorities: object) -> Iterator[str]
             )
 
 
-def with_annotations(settings: OpSettings, op: Op, node: onnx.NodeProto) -> OpSettings:
-    """``settings`` of an op of ``node``, with what the node's annotations say of it."""
+def _memory_problems(value: object) -> Iterator[str]:
+    for number in _numbers(value):
+        if not isinstance(number, int | float) or not 0 < number <= 1:
+            yield f"{_MEMORY} is {number!r}, but must be above 0 and at most 1"
+
+
+def with_annotations(
+    settings: OpSettings, op: Op, node: onnx.NodeProto, number: int = 0
+) -> OpSettings:
+    """``settings`` of an op of ``node``, with what the node's annotations say of it.
+
+    ``number`` counts the ops of this type that the node has become, from 0: convolutions of a
+    MultiConv have a proportion of memory each.
+    """
     found = _attributes(node)
+    if found.get(_MEMORY) and settings.available_memory is None:
+        proportions = _numbers(found[_MEMORY])
+        last = len(proportions) - 1
+        settings = replace(settings, available_memory=float(proportions[min(number, last)]))
+    if any(name in IN_PLACE for name in _texts(found.get(_EXCLUDED, ()))) and not settings.inplace:
+        spec = OPS.get(op.op_type)
+        able = () if spec is None else spec.inplace
+        settings = replace(settings, inplace=tuple((index, 0.0) for index in sorted(able)))
     if _MODE in found and op.op_type in _PRODUCTS and settings.cut is None:
         mode, factor = _MODES[_text(found[_MODE])], found.get(_FACTOR, 0)
         if mode != "none" and factor > 1:
@@ -117,12 +142,19 @@ def with_annotations(settings: OpSettings, op: Op, node: onnx.NodeProto) -> OpSe
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    wanted = (_MODE, _FACTOR, _PRECISION, _LOOKUP_FACTOR, _NAMES, _PRIORITIES)
+    wanted = (
+        *(_MODE, _FACTOR, _PRECISION, _LOOKUP_FACTOR, _NAMES, _PRIORITIES),
+        *(_MEMORY, _EXCLUDED),
+    )
     return {
         attribute.name: helper.get_attribute_value(attribute)
         for attribute in node.attribute
         if attribute.name in wanted
     }
+
+
+def _numbers(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
 
 
 def _text(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -15,7 +15,12 @@ from popc.frontend.annotated_ops import annotation_problems, operators_meant, wi
 from popc.frontend.names import did_you_mean, listed, shown
 from popc.frontend.walk import all_nodes, node_name
 from popc.ir import Op, OpSettings
-from popc.options.annotations import ANNOTATIONS, Rule, excluded_names
+from popc.options.annotations import (
+    ANNOTATIONS,
+    Rule,
+    excluded_names,
+    names_without_switch,
+)
 from popc.options.locations import parse_location, words_of
 from popc_runtime.errors import ModelError, OptionError
 
@@ -31,6 +36,7 @@ _OF_OPERATORS: Final = (
     "__comm_group_type",
     "__debug_info_id",
     "__labels_outside",
+    "__op_version",
     "__replicated_stream_mode",
     "__variable_settings",
 )
@@ -129,14 +135,23 @@ def useless_annotations(
     }
     reasons |= {ANNOTATIONS[name].attribute: reason for name, reason in ignored}
     found: dict[str, list[str]] = defaultdict(list)
+    kept: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node in all_nodes(nodes):
         for attribute in _annotations(node):
             if attribute.name in reasons:
                 found[attribute.name].append(node_name(node))
-    return [
+            elif attribute.name == "__exclude_patterns":
+                for pattern, reason in names_without_switch(_texts(attribute)):
+                    kept[pattern, reason].append(node_name(node))
+    notes = [
         f"{name} has no effect ({reasons[name]}): {listed(names)}"
         for name, names in sorted(found.items())
     ]
+    notes += [
+        f"__exclude_patterns: {pattern} cannot be excluded ({reason}): {listed(names)}"
+        for (pattern, reason), names in sorted(kept.items())
+    ]
+    return notes
 
 
 def _advice(rule: Rule, nodes: Sequence[onnx.NodeProto]) -> str:
@@ -194,8 +209,11 @@ def is_annotated(node: onnx.NodeProto) -> bool:
 
 def annotate_ops(node: onnx.NodeProto, ops: Iterable[Op]) -> None:
     """Tell the ops of ``node`` what it is annotated with; those inside it may have their own."""
+    numbers: Counter[str] = Counter()
     for op in ops:
-        op.settings = with_annotations(_with_annotations(op.settings, node), op, node)
+        settings = _with_annotations(op.settings, node)
+        op.settings = with_annotations(settings, op, node, numbers[op.op_type])
+        numbers[op.op_type] += 1
 
 
 def _with_annotations(settings: OpSettings, node: onnx.NodeProto) -> OpSettings:
@@ -204,7 +222,8 @@ def _with_annotations(settings: OpSettings, node: onnx.NodeProto) -> OpSettings:
             number = attribute.f if attribute.type == attribute.FLOAT else float(attribute.i)
             settings = replace(settings, schedule_priority=number)
         elif attribute.name == "__exclude_patterns" and not settings.exclude_patterns:
-            settings = replace(settings, exclude_patterns=excluded_names(_texts(attribute), ()))
+            names = _texts(attribute)
+            settings = replace(settings, exclude_patterns=excluded_names(names, ()))
         elif attribute.name == "__outline" and not settings.outline:
             settings = replace(settings, outline=_texts(attribute))
         elif attribute.name == "__tile_set" and settings.tile_set == "compute" and attribute.i:

@@ -9,9 +9,17 @@ from typing import Final, TypeAlias
 import onnx
 
 from popc.frontend.tensors import dtype_name
+from popc.ir import Graph
 from popc_runtime.errors import UsageError
 
-__all__ = ["DeclaredInput", "Dim", "OpenDim", "OpenDimensionsError", "OpenInput"]
+__all__ = [
+    "DeclaredInput",
+    "Dim",
+    "OpenDim",
+    "OpenDimensionsError",
+    "OpenInput",
+    "misdeclared_outputs",
+]
 
 # A fixed size, the name of a symbolic one, or None where nothing is known.
 Dim: TypeAlias = "int | str | None"
@@ -62,6 +70,32 @@ class DeclaredInput:
     def __str__(self) -> str:
         shape = "" if self.dims is None else f"[{','.join(str(d or '?') for d in self.dims)}]"
         return f"{dtype_name(self.type.tensor_type.elem_type)}{shape}"
+
+
+def misdeclared_outputs(model: onnx.GraphProto, graph: Graph) -> list[str]:
+    """Notes about outputs that have another type than the model declares."""
+    found = dict(zip(graph.output_names, graph.outputs, strict=True))
+    notes: list[str] = []
+    for info in model.output:
+        tensor = found.get(info.name)
+        declared = DeclaredInput.of(info)
+        if tensor is None or declared.kind != "tensor":
+            continue
+        kind = info.type.tensor_type.elem_type
+        other_kind = kind != 0 and dtype_name(kind) != tensor.type.dtype.value
+        if other_kind or _contradicts(declared.dims, tensor.type.shape):
+            notes.append(
+                f"the model declares output {info.name!r} as {declared}, but computes {tensor.type}"
+            )
+    return notes
+
+
+def _contradicts(declared: tuple[Dim, ...] | None, shape: tuple[int, ...]) -> bool:
+    if declared is None:
+        return False
+    return len(declared) != len(shape) or any(
+        isinstance(dim, int) and dim != size for dim, size in zip(declared, shape, strict=True)
+    )
 
 
 def _dims(type_: onnx.TypeProto.Tensor) -> tuple[Dim, ...] | None:

@@ -15,6 +15,8 @@ import onnx
 
 from popc.frontend.annotations import annotate_ops, is_annotated
 from popc.frontend.attributes import decode_attributes
+from popc.frontend.custom import custom_operator
+from popc.frontend.custom_nodes import import_custom
 from popc.frontend.functions import FunctionBody
 from popc.frontend.known_attributes import record_attributes
 from popc.frontend.names import abbreviated, default_domain_name, operator_name
@@ -91,6 +93,10 @@ class GraphImporter(OpenGraph):
         local = self.context.functions.local(domain, proto.op_type, proto.overload)
         if local is not None:
             return self.expand(local, inputs, proto)
+        operator = custom_operator(proto, domain, version)
+        if operator is not None:
+            own = Node(self, proto.op_type, domain, version, name, inputs, proto.output, {})
+            return import_custom(operator, own, attributes)
         check_signature(proto.op_type, domain, version, inputs)
         rule = RULES.get((domain, proto.op_type))
         if rule is None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import onnx
 
-from popc.frontend.walk import nested_graphs
+from popc.frontend.load import LoadedModel
+from popc.frontend.walk import nested_graphs, reads
 
-__all__ = ["for_inference"]
+__all__ = ["evaluation_model", "for_inference"]
 
 _ONNX: Final = ("", "ai.onnx")
 _MEAN, _VARIANCE = 3, 4  # inputs of BatchNormalization; its outputs from 1 on are new ones in turn
@@ -26,6 +28,26 @@ def for_inference(model: onnx.ModelProto) -> None:
         nodes = [changed for node in body.node for changed in _changed(node, read)]
         del body.node[:]
         body.node.extend(nodes)
+
+
+def evaluation_model(loaded: LoadedModel) -> LoadedModel:
+    """A copy of a model `for_inference`, without the inputs that no output depends on."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(loaded.proto)
+    for_inference(proto)
+    _drop_unread_inputs(proto)
+    return replace(loaded, proto=proto)
+
+
+def _drop_unread_inputs(model: onnx.ModelProto) -> None:
+    """Remove the inputs that no output depends on."""
+    wanted = {output.name for output in model.graph.output}
+    for node in reversed(model.graph.node):  # which are sorted
+        if wanted.intersection(node.output):
+            wanted.update(reads(node))
+    kept = [info for info in model.graph.input if info.name in wanted]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
 
 
 def _graphs(graphs: Iterable[onnx.GraphProto]) -> Iterator[onnx.GraphProto]:

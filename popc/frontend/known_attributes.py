@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import onnx
 
+from popc.frontend.custom import custom_operator
 from popc.frontend.functions import FunctionTable, find_schema
 from popc.frontend.names import default_domain_name, did_you_mean, operator_name, shown
 from popc.frontend.problems import Problems
@@ -102,6 +103,10 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
     "ReplicatedBroadcast": (*_GROUP, "root"),
     "ReplicatedReduceScatter": (*_GROUP, "op"),
     "Reshape": ("shape",),
+    "Resize": (
+        "antialias", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside", "mode",
+        "nearest_mode",
+    ),
     "Reverse": ("dimensions",),
     "Scale": ("scale",),
     "ScaledAdd": ("scale0", "scale1"),
@@ -270,6 +275,8 @@ def attribute_problems(
         return
     domain = default_domain_name(node.domain)
     local = functions.local(domain, node.op_type, node.overload)
+    if local is None and custom_operator(node, domain, version) is not None:
+        return
     known = _known(domain, node.op_type, version) if local is None else frozenset(local.attributes)
     if known is None:
         return

@@ -17,14 +17,15 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
+from popc.folders import model_file
 from popc.frontend.external import external_files
 from popc.frontend.hosts import recognise_model
 from popc.frontend.names import default_domain_name
-from popc.frontend.structure import check_structure, sort_nodes
+from popc.frontend.structure import assumed_opset, check_structure, sort_nodes
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
 from popc.frontend.texts import read_text, unpacked
 from popc.frontend.unsigned_weights import with_unsigned_weights
-from popc.frontend.walk import node_name
+from popc.frontend.walk import all_nodes, nested_graphs, node_name
 from popc_runtime.errors import ModelError, ResourceError, UsageError
 from popc_runtime.format import MAGIC, Array
 from popc_runtime.process.paths import usable_path
@@ -57,12 +58,14 @@ class LoadedModel:
         base_dir: The folder that external data is relative to; "" if the model is not a file.
         sha256: Of the model file (without external data), in hexadecimal.
         file: The name of that file; "" if the model is not a file.
+        notes: What the user should know about the model, although it can be read.
     """
 
     proto: onnx.ModelProto
     base_dir: str
     sha256: str
     file: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -129,6 +132,15 @@ class LoadedModel:
         names = [name for node in self.proto.graph.node for name in node.output if name]
         return tuple(dict.fromkeys([*names, *(info.name for info in self.proto.graph.output)]))
 
+    def weight_names(self) -> tuple[str, ...]:
+        """Everything that may be trained: initializers, also of nested graphs, and constants."""
+        nodes = tuple(all_nodes(self.proto.graph.node))
+        graphs = [self.proto.graph, *(graph for node in nodes for graph in nested_graphs(node))]
+        names = [tensor.name for graph in graphs for tensor in graph.initializer]
+        names += [tensor.values.name for graph in graphs for tensor in graph.sparse_initializer]
+        names += [node.output[0] for node in nodes if node.op_type == "Constant"]
+        return tuple(dict.fromkeys(names))
+
     def producer_of(self, name: str) -> str:
         """The node that computes ``name``; "" for inputs and weights."""
         nodes = (node for node in self.proto.graph.node if name in node.output)
@@ -169,7 +181,7 @@ def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
             f"a model is not an object of type {type(source).__name__}",
             hint="pass a path, bytes, a file opened for reading bytes, or an onnx.ModelProto",
         )
-    path = Path(usable_path(source))
+    path = Path(usable_path(model_file(source)))
     proto, digest = _read(path)
     loaded = _checked(proto, str(path.absolute().parent), digest, owned=True)
     return replace(loaded, file=path.name)
@@ -177,7 +189,18 @@ def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
 
 def _checked(proto: onnx.ModelProto, base_dir: str, digest: str, *, owned: bool) -> LoadedModel:
     check_structure(proto)
-    return LoadedModel(sort_nodes(proto, owned=owned), base_dir, digest)
+    opset = assumed_opset(proto)
+    if not opset:
+        return LoadedModel(sort_nodes(proto, owned=owned), base_dir, digest)
+    if not owned:
+        proto, given = onnx.ModelProto(), proto
+        proto.CopyFrom(given)
+    proto.opset_import.append(onnx.helper.make_opsetid("", opset))
+    note = (
+        f"the model does not say which opset of ai.onnx its nodes belong to: {opset} is assumed, "
+        f"the newest of IR version {proto.ir_version}"
+    )
+    return LoadedModel(sort_nodes(proto, owned=True), base_dir, digest, notes=(note,))
 
 
 def _digest_of(proto: onnx.ModelProto) -> str:
@@ -196,11 +219,7 @@ def _read(path: Path) -> tuple[onnx.ModelProto, str]:
     if foreign is not None:
         raise ModelError(f"{path} is {foreign.what}, not an ONNX model", hint=foreign.hint)
     if path.is_dir():
-        models = sorted(file.name for file in path.glob("*.onnx"))
-        raise ModelError(
-            f"{path} is a folder, not an ONNX model",
-            hint=f"it holds {', '.join(models)}" if models else "",
-        )
+        raise ModelError(f"{path} is a folder without ONNX models")
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -18,7 +18,7 @@ from popc.frontend.bindings import (
 from popc.frontend.bound_values import BoundValue
 from popc.frontend.budget import ImportBudget
 from popc.frontend.context import ImportContext, never
-from popc.frontend.declared import OpenDimensionsError
+from popc.frontend.declared import OpenDimensionsError, misdeclared_outputs
 from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter
@@ -126,6 +126,7 @@ def _import(
     sequences = _add_outputs(importer.graph, [(name, importer.lookup(name)) for name in wanted])
     notes += useless_annotations(nodes, bindings.annotations.ignored)
     notes += lost_statistics(importer, nodes, wanted)
+    notes += [*loaded.notes, *misdeclared_outputs(model.graph, importer.graph)]
     imported = _imported(importer.graph, sequences, notes)
     if bindings.training is None:
         return imported

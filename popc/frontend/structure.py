@@ -16,7 +16,7 @@ from popc.frontend.names import default_domain_name, shown
 from popc.frontend.walk import defined_names, nested_graphs, node_name, reads
 from popc_runtime.errors import ModelError
 
-__all__ = ["NEWEST_OPSET", "check_structure", "sort_nodes"]
+__all__ = ["NEWEST_OPSET", "assumed_opset", "check_structure", "sort_nodes"]
 
 # Of ai.onnx.  All its operators are known; those of a later one may mean something else.
 NEWEST_OPSET: Final = 26
@@ -59,9 +59,18 @@ def _check_versions(proto: onnx.ModelProto) -> None:
     _check_opsets(proto.opset_import, "the model")
     for function in proto.functions:
         _check_opsets(function.opset_import, f"function {function.name!r}")
+
+
+def assumed_opset(proto: onnx.ModelProto) -> int:
+    """The opset of ai.onnx of a model that does not say it but needs one; 0 for other models.
+
+    It is the newest that models of this IR version could use when that was new.
+    """
     imported = {default_domain_name(item.domain) for item in proto.opset_import}
-    if "" not in imported and any(not default_domain_name(n.domain) for n in proto.graph.node):
-        raise ModelError("the model does not say which opset of ai.onnx its nodes belong to")
+    if "" in imported or all(default_domain_name(node.domain) for node in proto.graph.node):
+        return 0
+    known = (row[2] for row in onnx.helper.VERSION_TABLE if row[1] <= proto.ir_version)
+    return min(max(known), NEWEST_OPSET)
 
 
 def _check_opsets(opsets: Iterable[onnx.OperatorSetIdProto], where: str) -> None:

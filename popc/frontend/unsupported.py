@@ -13,6 +13,7 @@ from typing import Any
 
 import onnx
 
+from popc.frontend.custom import custom_operator
 from popc.frontend.functions import FunctionTable, find_schema
 from popc.frontend.known_attributes import attribute_problems
 from popc.frontend.load import LoadedModel
@@ -99,7 +100,8 @@ def _reasons(
     untyped: Mapping[str, str],
 ) -> Iterator[str]:
     """The reasons why popc cannot import one node."""
-    if table.local(domain, node.op_type, node.overload) is None:
+    local = table.local(domain, node.op_type, node.overload)
+    if local is None and custom_operator(node, domain, version) is None:
         missing = _why_unknown(domain, node.op_type, version)
         if missing:
             yield missing

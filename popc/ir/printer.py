@@ -89,6 +89,7 @@ def _settings(settings: OpSettings) -> str:
         "cut": None if settings.cut is None else _cut(settings.cut),
         "inplace": ",".join(f"{index}:{rank}" for index, rank in settings.inplace) or None,
         "location": settings.location.replace(" ", "+") or None,
+        "available_memory": settings.available_memory,
         "outline": ",".join(settings.outline) or None,
     }
     shown = [f"{name}={value}" for name, value in said.items() if value is not None]

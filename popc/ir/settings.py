@@ -68,6 +68,8 @@ class OpSettings:
         inplace: Priorities of operands, by their numbers, to be overwritten by the result.  What is
             not listed comes last; with 0 or less, an operand is never overwritten.
         location: What the user says about where results are kept, in the words of the options.
+        available_memory: How much of a tile's memory temporary data may take; ``None``: what the
+            options say.
     """
 
     origin: str = ""
@@ -85,6 +87,7 @@ class OpSettings:
     cut: ProductCut | None = None
     inplace: tuple[tuple[int, float], ...] = ()
     location: str = ""
+    available_memory: float | None = None
 
     @property
     def place(self) -> tuple[int | None, int | None, int | None, int | None, str]:

@@ -63,6 +63,7 @@ def can_evaluate(op: Op) -> bool:
         and not spec.collective
         and not spec.per_replica
         and not spec.transfer
+        and not spec.foreign
         and not op.subgraphs
         and op.op_type in KERNELS
     )

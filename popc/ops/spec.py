@@ -51,6 +51,7 @@ class OpSpec:
         per_replica: Differs from replica to replica: never computed by the compiler.
         transfer: Moves data between a chip and streaming memory, at the time that was chosen for
             that: never merged, folded or hoisted.
+        foreign: The kernel is the user's: never computed by the compiler.
         strided_input: The kernel is as fast, or nearly, on strided operands, so that a view op in
             front of it needs no copy.
         strided_output: The kernel writes a result in any memory format as fast, or nearly (see
@@ -67,5 +68,6 @@ class OpSpec:
     collective: bool = False
     per_replica: bool = False
     transfer: bool = False
+    foreign: bool = False
     strided_input: bool = True
     strided_output: bool = False

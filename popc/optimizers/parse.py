@@ -57,6 +57,8 @@ _TYPES: Final[dict[str, tuple[type[OptimizerSpec], dict[str, str]]]] = {
     "sgd": (SGD, {}),
 }
 OPTIMIZER_TYPES: Final = tuple(_TYPES)
+# PopART's spellings, which differ in case and underscores only, and its name for a plain SGD.
+_SPELLINGS: Final = {name.replace("_", ""): name for name in _TYPES} | {"constsgd": "sgd"}
 
 _CHOICES: Final = {
     "accumulator_and_momentum": ("combined", "separate"),
@@ -77,9 +79,10 @@ def parse_optimizer(mapping: Mapping[str, object]) -> OptimizerSpec:
     """
     reader = _Reader()
     given = reader.table(mapping, "optimizer")
-    name = given.pop("type", None)
-    if not isinstance(name, str) or name not in _TYPES:
-        raise option_error([_type_problem(name)])
+    word = given.pop("type", None)
+    name = _SPELLINGS.get(_without_joints(word)) if isinstance(word, str) else None
+    if name is None:
+        raise option_error([_type_problem(word)])
     kind, implied = _TYPES[name]
     parsers = _parsers(kind, name, implied, reader)
     settings = reader.settings(given, parsers, "optimizer", f"the optimizer {name}")
@@ -290,9 +293,16 @@ def _parse_bool(value: object) -> bool:
 
 
 def _parse_choice(choices: Sequence[str], value: object) -> str:
-    if not isinstance(value, str) or value.lower() not in choices:
+    """One of ``choices``; case and underscores do not matter."""
+    meant = {_without_joints(choice): choice for choice in choices}
+    found = meant.get(_without_joints(value)) if isinstance(value, str) else None
+    if found is None:
         raise ValueError(f"is {value!r}, but must be one of {', '.join(choices)}")
-    return value.lower()
+    return found
+
+
+def _without_joints(word: str) -> str:
+    return word.lower().replace("_", "")
 
 
 def _parse_dtype(value: object) -> DType:

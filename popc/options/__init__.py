@@ -3,7 +3,7 @@
 from popc.options.anchors import Anchor
 from popc.options.conflicts.placement import conflicts as placement_conflicts
 from popc.options.conflicts.placement import ignored_places, pipeline_training_conflicts
-from popc.options.conflicts.training import refuse_training_options
+from popc.options.conflicts.training import evaluation_options, refuse_training_options
 from popc.options.groups.archive import WeightStorage
 from popc.options.groups.arithmetic import Partials
 from popc.options.groups.batch_serialization import (
@@ -78,6 +78,7 @@ __all__ = [
     "changed_options",
     "describe_options",
     "did_you_mean",
+    "evaluation_options",
     "ignored_places",
     "pipeline_training_conflicts",
     "placement_conflicts",

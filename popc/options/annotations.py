@@ -7,7 +7,7 @@ selects nodes and says the same without a change of the model.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, ClassVar, Final, TypeAlias
@@ -89,18 +89,19 @@ class Annotation:
 def excluded_names(names: Iterable[str], passes: Sequence[str]) -> tuple[str, ...]:
     """Our names for the passes and rules that ``exclude_patterns`` names, in order.
 
+    `IN_PLACE` excludes no pass: it is left out, as are patterns that are always in force.
+
     Args:
         names: As the user writes them: ours, or PopART's.
         passes: What leaves ops as they are; anything if this is empty.
 
     Raises:
-        ValueError: a name is unknown, or what it names cannot leave ops as they are.
+        ValueError: a name is unknown.
     """
     found: set[str] = set()
     for name in names:
-        reason = why_no_switch(name)
-        if reason:
-            raise ValueError(f"contains {name!r}, which cannot be excluded: {reason}")
+        if name in IN_PLACE or why_no_switch(name):
+            continue
         for meant in names_meant(name):
             if passes and meant not in passes:
                 advice = did_you_mean(name, passes) or f"choose from {', '.join(passes)}"
@@ -109,6 +110,13 @@ def excluded_names(names: Iterable[str], passes: Sequence[str]) -> tuple[str, ..
                 )
             found.add(meant)
     return tuple(sorted(found))
+
+
+def names_without_switch(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The names of patterns that cannot be excluded, each with the reason."""
+    for name in names:
+        if name not in IN_PLACE and (reason := why_no_switch(name)):
+            yield name, reason
 
 
 def _float(value: object) -> float | None:
@@ -141,6 +149,9 @@ def _names(value: object) -> tuple[str, ...] | None:
     return tuple(names)
 
 
+# PopART's names for the rule that results overwrite operands.
+IN_PLACE: Final = ("InPlace", "Inplace")
+
 _FLOAT: Final = _Given("a number", _float)
 _INT: Final = _Given("a whole number", _int)
 _FLAG: Final = _Given("true or false", _flag)
@@ -149,9 +160,6 @@ _NAMES: Final = _Given("a list of names", _names)
 
 _NO_CONTEXTS: Final = "which loop an op belongs to follows from what it reads"
 _OF_STREAMS: Final = "inputs and outputs have it, not nodes: see the option exchange_strategies"
-_OF_NODES: Final = (
-    "set it with the option available_memory_proportions, by name or pattern of nodes"
-)
 _NO_TILES: Final = "on which tile the work of a convolution begins is not modelled"
 
 # What is cut of [..., m, k] times [..., k, n], by PopART's names and TensorFlow's.
@@ -173,7 +181,7 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
         "__recompute_output_in_backward_pass", _Words(checkpoint=1, recompute=2)
     ),
     "schedule_priority": Annotation("__schedule_priority", _FLOAT),
-    "available_memory": Annotation("__available_memory", _FLOAT, useless=_OF_NODES),
+    "available_memory": Annotation("__available_memory", _FLOATS),
     "enable_conv_dithering": Annotation("__enable_conv_dithering", _INT, useless=_NO_TILES),
     "exchange_strategy": Annotation("__exchange_strategy", _INT, useless=_OF_STREAMS),
     "execution_context": Annotation("__execution_context", _INT, useless=_NO_CONTEXTS),
@@ -282,7 +290,11 @@ def _setting(name: str, value: Any, passes: Sequence[str]) -> AnnotationValue:
     parsed = annotation.kind.parse(value)
     if name == "exclude_patterns":
         assert isinstance(parsed, tuple), "a list of names"
-        return excluded_names(map(str, parsed), passes)
+        names = [str(item) for item in parsed]
+        for unheard, reason in names_without_switch(names):
+            raise ValueError(f"contains {unheard!r}, which cannot be excluded: {reason}")
+        kept = [item for item in names if item in IN_PLACE]
+        return (*excluded_names(names, passes), *kept)
     return parsed
 
 

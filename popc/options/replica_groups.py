@@ -11,6 +11,7 @@ __all__ = ["GroupsKind", "ReplicaGroups"]
 
 _KINDS: Final = ("all", "none", "consecutive", "orthogonal")
 _SIZED: Final = ("consecutive", "orthogonal")
+_SPELLINGS: Final = {"ungrouped": "none"}  # PopART's
 _PATTERN: Final = "all, none, consecutive:N or orthogonal:N"
 
 
@@ -37,7 +38,7 @@ class ReplicaGroups:
         if isinstance(value, cls):
             return value
         kind, separator, size = value.partition(":") if isinstance(value, str) else ("", "", "")
-        kind = kind.strip().lower()
+        kind = _SPELLINGS.get(kind.strip().lower(), kind.strip().lower())
         sized = kind in _SIZED
         if kind not in _KINDS or bool(separator) != sized:
             raise ValueError(f"is {value!r}, but must be {_PATTERN}")

@@ -7,6 +7,7 @@ PopART's, and gives back PopART's objects, names and errors.  It never edits a g
 from typing import Final
 
 from popc.popart.builder import Builder
+from popc.popart.custom_ops import registerCustomOp
 from popc.popart.dataflow import AnchorReturnType, DataFlow
 from popc.popart.debug import (
     DebugContext,
@@ -293,6 +294,7 @@ __all__ = [
     "poplar_unknown_runtime_error",
     "poplar_unrecoverable_runtime_error",
     "poplibs_exception",
+    "registerCustomOp",
     "reservedAccl1Prefix",
     "reservedAccl2Prefix",
     "reservedAccl3Prefix",

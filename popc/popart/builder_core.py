@@ -30,6 +30,7 @@ __all__ = ["DEFAULT_ONNX_OPSET", "_BuilderCore"]
 DEFAULT_ONNX_OPSET: Final = 10  # PopART's
 _UNNAMED: Final = count()
 _OLDEST_OPSET, _NEWEST_OPSET = 6, 11  # of ai.onnx that PopART's Builder has classes for
+_OP_VERSION: Final = "__op_version"
 _DEBUG_ID: Final = "__debug_info_id"
 # Operators whose nodes PopART writes without the id of their debug information.
 _WITHOUT_ID: Final = ("TensorRemap",)
@@ -142,8 +143,9 @@ class _BuilderCore(InputMethods, NodeMethods, ScopeMethods):
         numOutputs: int = 1,
         name: str = "",
     ) -> list[str]:
-        del opVersion  # the opset of a domain of custom operators is always 1
-        stored = {key: _custom_value(key, value) for key, value in sorted(attributes.items())}
+        # The opset of a domain of custom operators is always 1.
+        said = {**attributes, _OP_VERSION: opVersion} if opVersion != 1 else attributes
+        stored = {key: _custom_value(key, value) for key, value in sorted(said.items())}
         outputs = self.new_results(opName, numOutputs)
         for tensor in inputs:
             if tensor:

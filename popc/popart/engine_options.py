@@ -32,14 +32,17 @@ ENGINE_OPTIONS: Final[Mapping[str, tuple[Treatment, str]]] = {
     **_all(_M, "enable_stochastic_rounding", "prng.enableStochasticRounding"),
     **_all(_A, "results follow from the seed alone", "target.deterministicWorkers prng.enable"),
     **_all(
-        _A, "OutOfMemoryException always has its summary", "debug.allowOutOfMemory debug.verify"
+        _A,
+        "they decide whether an OutOfMemoryException has a summary, and a profile in JSON",
+        "autoReport.directory autoReport.outputGraphProfile debug.allowOutOfMemory",
     ),
+    **_all(_A, "programs are checked before they are loaded", "debug.verify"),
     **_all(
         _N,
         _PROFILES,
-        "autoReport.all autoReport.directory autoReport.executionProfileProgramRunCount "
+        "autoReport.all autoReport.executionProfileProgramRunCount "
         "autoReport.outputArchive autoReport.outputDebugInfo autoReport.outputExecutionProfile "
-        "autoReport.outputGraphProfile autoReport.outputLoweredVars "
+        "autoReport.outputLoweredVars "
         "autoReport.outputSerializedGraph autoReport.streamAtEachRun debug.cbor "
         "debug.loweredVarDumpFile debug.trace debug.traceFile profiler.format "
         "profiler.includeCycleEstimates profiler.includeFlopEstimates "

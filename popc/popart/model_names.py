@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import onnx
 
-__all__ = ["EFFECTS", "all_names", "needed_names", "read_names"]
+__all__ = [
+    "EFFECTS",
+    "all_names",
+    "known_names",
+    "needed_names",
+    "nodes_of",
+    "place_of",
+    "read_names",
+]
 
 # Nodes that do more than compute: whatever they read is needed.
 EFFECTS: Final = ("Abort", "CopyVarUpdate", "PrintTensor")
+
+
+def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph and of its subgraphs, each before those that it holds."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for nested in (attribute.g, *attribute.graphs):
+                yield from nodes_of(nested)
+
+
+def place_of(node: onnx.NodeProto) -> int | None:
+    """The number of the virtual graph that a node says it is on."""
+    return next((item.i for item in node.attribute if item.name == "__ipu_number"), None)
+
+
+def known_names(graph: onnx.GraphProto) -> set[str]:
+    """The tensors of the outermost graph that follow from initializers and constants alone."""
+    known = {weight.name for weight in graph.initializer}
+    for node in graph.node:
+        if known.issuperset(name for name in node.input if name):
+            known.update(node.output)
+    return known
 
 
 def all_names(model: onnx.ModelProto) -> set[str]:

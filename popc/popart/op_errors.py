@@ -60,6 +60,7 @@ def _broadcasting(node: onnx.NodeProto, types: _Types, opset: int) -> Iterator[s
 
 def _product(node: onnx.NodeProto, types: _Types, opset: int) -> Iterator[str]:
     left, right = (type_.shape for type_ in types[:2])
+    yield from _cut(node, left, right)
     text = op_text(node, opset)
     for shape, side in ((left, "lhs"), (right, "rhs")):
         if not shape:
@@ -68,6 +69,22 @@ def _product(node: onnx.NodeProto, types: _Types, opset: int) -> Iterator[str]:
         yield (
             f"{text} contracting dimensions unequal: lhs '{node.input[0]}' {_spaced(left)}, rhs "
             f"'{node.input[1]}' {_spaced(right)}"
+        )
+
+
+def _cut(node: onnx.NodeProto, left: Sequence[int], right: Sequence[int]) -> Iterator[str]:
+    """A product is cut into parts of equal size."""
+    said = {item.name: item for item in node.attribute if item.name.startswith("__serialize_")}
+    mode, factor = (said.get(f"__serialize_matmul_{name}") for name in ("mode", "factor"))
+    if mode is None or factor is None or len(left) < 2 or len(right) < 2:
+        return
+    sizes = {"input_channels": left[-2], "reducing_dim": left[-1], "output_channels": right[-1]}
+    what = mode.s.decode()
+    if sizes.get(what, 0) % max(factor.i, 1):
+        spoken = what.removesuffix("_dim").replace("_", " ")
+        yield (
+            f"Invalid serialisation factor {factor.i} for {spoken} dim {sizes[what]}. {what} dim "
+            f"should be a multiple of the serialisation factor "
         )
 
 
@@ -82,6 +99,15 @@ def _transposition(node: onnx.NodeProto, types: _Types, opset: int) -> Iterator[
         )
 
 
+def _reversal(node: onnx.NodeProto, types: _Types, opset: int) -> Iterator[str]:
+    del opset
+    rank = len(types[0].shape)
+    dimensions = next((item.ints for item in node.attribute if item.name == "dimensions"), ())
+    for dim in dimensions:
+        if dim >= rank:
+            yield f"Reverse has invalid dimension '{dim}' for input tensor of rank {rank}"
+
+
 def _spaced(sizes: Sequence[int]) -> str:
     return f"[{' '.join(map(str, sizes))}]"
 
@@ -89,5 +115,6 @@ def _spaced(sizes: Sequence[int]) -> str:
 _CHECKS: Final[dict[str, Callable[[onnx.NodeProto, _Types, int], Iterator[str]]]] = {
     **dict.fromkeys(_ELEMENTWISE, _broadcasting),
     "MatMul": _product,
+    "Reverse": _reversal,
     "Transpose": _transposition,
 }

@@ -11,6 +11,7 @@ import onnx
 from popc.frontend import is_importable
 from popc.ops import OPS
 from popc.popart.opsets import GRAPHCORE_ROWS, ONNX_ROWS
+from popc_runtime.custom import registered
 
 __all__ = [
     "OpDefinition",
@@ -109,6 +110,7 @@ def getSupportedOperations(includeInternal: bool) -> list[OperatorIdentifier]:
         includeInternal: Add popc's own ops, which no model names; their domain is "popc".
     """
     found = list(dict.fromkeys(_supported()))
+    found += [OperatorIdentifier(own.domain, own.name, own.version) for own in registered()]
     if includeInternal:
         found += [OperatorIdentifier("popc", name, 1) for name in sorted(OPS)]
     return found

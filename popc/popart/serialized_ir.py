@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from math import prod
+from typing import Final
 
 from popc.ir import Graph, Op, OpSettings, Recompute, StepPart, Tensor, TensorType
+from popc.ir.attributes import text
+from popc.ops.control import callee_of
 from popc.ops.main_loops import ACCUMULATION_LOOP, PIPELINE, STEP_LOOP
+from popc.popart.option_enums import VirtualGraphMode
 from popc.popart.options import SessionOptions
+from popc.popart.serialized_functions import Entry, Shown, with_functions
 from popc_runtime.format import DType
 from popc_runtime.kernels.parts.fused_steps import steps_of
 
@@ -46,32 +51,50 @@ class _Writer:
         self._orders = orders
         self._loops = bool(options.enableExplicitMainLoops)
         self._transfers = bool(options.useHostCopyOps)
+        self._threshold = float(options.outlineThreshold) if options.enableOutlining else None
+        self._has_places = options.virtualGraphMode is VirtualGraphMode.Auto
+        self._anchors = _anchor_names(orders)
 
-    def graphs(self, main: Graph) -> dict[str, list[dict[str, Any]]]:
+    def graphs(self, main: Graph) -> dict[str, list[Entry]]:
         """The entries of each graph, by its name."""
         inline = {graph for graph in self._orders if not self._loops and graph.name in _LOOPS}
-        return {
+        callees = [callee_of(op) for order in self._orders.values() for op in order]
+        called = {callee.name for callee in callees if callee is not None}
+        shown = {
             "maingraph" if graph is main else graph.name: list(self._of_graph(graph))
-            for graph in self._orders
+            for graph in (main, *self._orders)
             if graph not in inline
         }
+        return with_functions(shown, called, self._threshold)
 
-    def _of_graph(self, graph: Graph) -> Iterator[dict[str, Any]]:
+    def _of_graph(self, graph: Graph) -> Iterator[Shown]:
         order = self._orders[graph]
+        numbers = {op: number for number, op in enumerate(graph.ops)}
         bodies = [op for op in order if self._is_inline(op)]
         pipelined = any(op.subgraphs["body"].name == PIPELINE for op in bodies)
         for op in order:
             if op in bodies:
                 yield from self._of_graph(op.subgraphs["body"])
             elif not (pipelined and op.settings.pipeline_stage is not None):  # fills, flushes
-                yield from self._entries(op, graph)
+                for number, entry in enumerate(self._entries(op, graph)):
+                    if self._has_places:
+                        entry["attributes"].setdefault("__ipu_number", "0")
+                    yield Shown(op, numbers[op], self._anchored(entry), number == 0)
 
     def _is_inline(self, op: Op) -> bool:
         """True if PopART has no op for this one, which is a loop over batches or micro-batches."""
         return not self._loops and op.op_type == "Loop" and op.subgraphs["body"].name in _LOOPS
 
-    def _entries(self, op: Op, graph: Graph) -> Iterator[dict[str, Any]]:
+    def _anchored(self, entry: Entry) -> Entry:
+        """The entry with the names that anchors have in the model, which names no tensor twice."""
+        for operand in (*entry["inputs"], *entry["outputs"]):
+            operand["name"] = self._anchors.get(operand["name"], operand["name"])
+        return entry
+
+    def _entries(self, op: Op, graph: Graph) -> Iterator[Entry]:
         if op.op_type in ("HostLoad", "HostStore"):
+            if op.op_type == "HostStore" and _is_repeated(op):
+                yield _named(op, "Identity", [op.operand(0)], [_stream(op)])
             if self._transfers:
                 yield from _transfer(op)
         elif op.op_type == "CopyVarUpdate" and op.settings.part is StepPart.UPDATE:
@@ -82,6 +105,27 @@ class _Writer:
             yield from _op(op, _type(op, graph))
 
 
+def _stream(op: Op) -> str:
+    return text(op.attributes, "stream")
+
+
+def _is_repeated(op: Op) -> bool:
+    """True if what is stored is an input or a constant under another name, which takes an op."""
+    stored = op.operand(0)
+    loaded = stored.producer is not None and stored.producer.op_type == "HostLoad"
+    return (loaded or stored.is_constant) and _stream(op) != stored.name
+
+
+def _anchor_names(orders: Mapping[Graph, Sequence[Op]]) -> dict[str, str]:
+    """The names under which results of ops are returned, if the program has none of that name."""
+    ops = [op for order in orders.values() for op in order]
+    taken = {tensor.name for op in ops for tensor in (*op.present_inputs, *op.outputs)}
+    stores = [op for op in ops if op.op_type == "HostStore" and not _is_repeated(op)]
+    names = {op.operand(0).name: _stream(op) for op in stores if _stream(op) not in taken}
+    inner = {tensor.name for graph in orders for tensor in (*graph.inputs, *graph.constants)}
+    return {name: stream for name, stream in names.items() if name not in inner}
+
+
 def _type(op: Op, graph: Graph) -> str:
     sums = graph.name in (ACCUMULATION_LOOP, PIPELINE) and op.op_type == "Add"
     if sums and op.settings.origin.startswith("Optimizer_"):
@@ -89,7 +133,7 @@ def _type(op: Op, graph: Graph) -> str:
     return _TYPES.get(op.op_type, op.op_type)
 
 
-def _transfer(op: Op) -> Iterator[dict[str, Any]]:
+def _transfer(op: Op) -> Iterator[Entry]:
     """A transfer; what is loaded goes to where an Init has made room for it."""
     if op.op_type == "HostStore":
         yield _entry(op, "HostStore", [op.operand(0)], [])
@@ -100,7 +144,7 @@ def _transfer(op: Op) -> Iterator[dict[str, Any]]:
     yield {**_named(op, "HostLoad", [], [op.output.name]), "inputs": [operand]}
 
 
-def _op(op: Op, kind: str) -> Iterator[dict[str, Any]]:
+def _op(op: Op, kind: str) -> Iterator[Entry]:
     """An op, what follows it as part of it (additions, an activation) as ops of their own."""
     activation = str(op.attributes.get("activation") or "")
     parts = op.op_type in ("Conv", "ConvTranspose", "MatMul")
@@ -110,10 +154,14 @@ def _op(op: Op, kind: str) -> Iterator[dict[str, Any]]:
     kinds = [kind, *(added for _ in extra), *([activation] if activation else [])]
     result = op.outputs[0].name if op.outputs else ""
     names = [f"{result}__{number}" for number in range(len(kinds) - 1)]
-    if len(kinds) == 1:
-        yield _entry(op, kind, own, list(op.outputs))
+    outputs = [names[0]] if names else [tensor.name for tensor in op.outputs]
+    first = _named(op, kind, own, outputs)
+    if op.op_type == "MatMul":
+        _in_groups(first, own)
+    if not names:
+        yield first
         return
-    yield {**_named(op, kind, own, [names[0]]), "attributes": _attributes(op, plain=True)}
+    yield {**first, "attributes": _attributes(op, plain=True)}
     type_ = op.outputs[0].type
     for number, part in enumerate(kinds[1:]):
         others = [extra[number]] if number < len(extra) else []
@@ -124,7 +172,7 @@ def _op(op: Op, kind: str) -> Iterator[dict[str, Any]]:
         yield entry
 
 
-def _steps(op: Op) -> Iterator[dict[str, Any]]:
+def _steps(op: Op) -> Iterator[Entry]:
     """The elementwise ops that one op does together."""
     values = [(tensor.name, tensor.type) for tensor in op.present_inputs]
     steps = steps_of(op.attributes, len(values))
@@ -140,13 +188,11 @@ def _steps(op: Op) -> Iterator[dict[str, Any]]:
         values.append((name, TensorType(step.dtype, result.type.shape)))
 
 
-def _entry(
-    op: Op, kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-) -> dict[str, Any]:
+def _entry(op: Op, kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Entry:
     return _named(op, kind, inputs, [tensor.name for tensor in outputs])
 
 
-def _named(op: Op, kind: str, inputs: Sequence[Tensor], names: Sequence[str]) -> dict[str, Any]:
+def _named(op: Op, kind: str, inputs: Sequence[Tensor], names: Sequence[str]) -> Entry:
     return {
         "type": kind,
         "name": op.settings.origin,
@@ -159,8 +205,24 @@ def _named(op: Op, kind: str, inputs: Sequence[Tensor], names: Sequence[str]) ->
 
 
 def _operand(name: str, type_: TensorType, place: int) -> dict[str, str]:
-    shape = f"[{' '.join(map(str, type_.shape))}]"
-    return {"name": name, "shape": shape, "type": _kind(type_.dtype), "index": str(place)}
+    return {
+        "name": name,
+        "shape": _spaced(type_.shape),
+        "type": _kind(type_.dtype),
+        "index": str(place),
+    }
+
+
+def _spaced(shape: Sequence[int]) -> str:
+    return f"[{' '.join(map(str, shape))}]"
+
+
+def _in_groups(entry: Entry, tensors: Sequence[Tensor]) -> Entry:
+    """Operands of a product as PopART has them: of rank 3, with the number of products first."""
+    for operand, tensor in zip(entry["inputs"], tensors, strict=True):
+        *groups, rows, columns = (1, *tensor.type.shape)[-max(tensor.type.rank, 2) :]
+        operand["shape"] = _spaced((prod(groups), rows, columns))
+    return entry
 
 
 def _kind(dtype: DType) -> str:

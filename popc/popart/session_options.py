@@ -306,6 +306,9 @@ def _set_ipus(values: dict[str, Any], ipus: int) -> None:
     """Let the program have so many IPUs; a target has a power of two, the last of which rest."""
     of_target = 1 << (ipus - 1).bit_length()
     values["num_ipus"] = of_target
+    if ipus == 1 and values.get("virtualGraphMode") == "auto":
+        values.pop("virtualGraphMode")  # everything is on the one that there is
+        values.pop("virtualGraphSplitRatios", None)
     if of_target > ipus and values.get("virtualGraphMode") == "auto":
         ratios = values.get("virtualGraphSplitRatios") or [1.0] * ipus
         values["virtualGraphSplitRatios"] = [*ratios, *[0.0] * (of_target - len(ratios))]

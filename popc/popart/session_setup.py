@@ -36,12 +36,14 @@ from popc.popart.groups import VariableSettings
 from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
-from popc.popart.logger import log
+from popc.popart.logger import log, log_once
 from popc.popart.model_names import needed_names, read_names
 from popc.popart.op_errors import op_problem
 from popc.popart.optimizer_table import literal, optimizer_table
 from popc.popart.optimizers import Optimizer
+from popc.popart.option_enums import VirtualGraphMode
 from popc.popart.options import SessionOptions
+from popc.popart.out_of_memory import require_memory
 from popc.popart.patterns import Patterns
 from popc.popart.program import Program, info_of, load_program
 from popc.popart.reading import as_popart_reads
@@ -55,7 +57,7 @@ from popc.reporting.estimation import costs_of
 from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
 from popc_runtime.cache import claimed, key_of
-from popc_runtime.errors import ModelError, PopcError, UsageError
+from popc_runtime.errors import ModelError, OptionError, PopcError, UsageError
 
 __all__ = ["Setup"]
 
@@ -201,8 +203,10 @@ class Setup:
         self._program.listings = Listings.of(self.options)
         try:
             self._program.transform()
-        except (ModelError, UsageError) as error:
+        except (ModelError, OptionError, UsageError) as error:
             raise self._said(error) from error
+        for note in self._program.transform().model.notes:
+            log_once("ir", note)
         if Snapshot.FINAL in self._program.listings.checkpoints:
             self._program.planned()
 
@@ -210,6 +214,11 @@ class Setup:
         """An error of popc in PopART's words; the error itself if PopART has none."""
         if isinstance(error, UsageError) and error.subject in self.flow.anchors():
             return no_anchor(error.subject, self.model)
+        automatic = self.options.virtualGraphMode is VirtualGraphMode.Auto
+        if automatic and error.subject == "virtual_graph_mode":
+            return popart_exception(
+                f"[AutoVirtualGraph] Couldn't find enough splits: {error.message}"
+            )
         text = op_problem(self.model, self.base)
         return popart_exception(text) if text else error
 
@@ -241,9 +250,13 @@ class Setup:
 
         Raises:
             popart_exception: the device lacks the IPUs of a virtual graph.
+            OutOfMemoryException: it lacks the memory.
         """
         check_device(self.options, self.device, self.model)
         if self._saved is None:
+            assert self._program is not None
+            engine_options = dict(self.options.engineOptions)
+            require_memory(self._program, self.device, self.sizes.replicas, engine_options)
             return load_program(self.archive(), seed)
         self.was_loaded = True
         self._known = self._saved.infos

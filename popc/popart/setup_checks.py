@@ -12,7 +12,9 @@ from popc.popart.device_info import DeviceInfo
 from popc.popart.engine_options import check_engine_options
 from popc.popart.enums import DeviceType
 from popc.popart.errors import popart_exception
-from popc.popart.model_names import EFFECTS, all_names
+from popc.popart.model_names import EFFECTS, all_names, nodes_of, place_of
+from popc.popart.op_errors import op_text
+from popc.popart.op_refusals import refusals
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
 from popc.popart.prefixes import reserved_prefix_of
@@ -52,6 +54,7 @@ def check_setup(given: _Given) -> None:
 def _problems(given: _Given) -> Iterator[str]:
     yield from _name_problems(given.model)
     yield from _option_problems(given.options, trains=given.optimizer is not None)
+    yield from refusals(given.model, pipelines=bool(given.options.enablePipelining))
     known = all_names(given.model)
     if given.optimizer is not None and given.loss not in known:
         yield f"Could not find loss tensor '{given.loss}' in main graph tensors"
@@ -125,5 +128,19 @@ def check_device(options: SessionOptions, device: DeviceInfo, model: onnx.ModelP
     ipus = 1 if device.type is DeviceType.Cpu else device.numIpus // replicas_of(options)
     if highest >= max(ipus, 1):
         raise popart_exception(
-            f"An op has been assigned to an invalid virtual graph {highest}. numIPUs = {ipus}."
+            f"{_placed_text(model, ipus)} has been assigned to an invalid virtual graph {highest}. "
+            f"numIPUs = {ipus}."
         )
+
+
+def _placed_text(model: onnx.ModelProto, ipus: int) -> str:
+    """The first op on an IPU that there is not; what it reads from others has been copied there."""
+    opset = next((item.version for item in model.opset_import if not item.domain), 1)
+    makers = {name: place_of(node) for node in nodes_of(model.graph) for name in node.output}
+    for node in nodes_of(model.graph):
+        here = place_of(node)
+        if here is not None and here >= ipus:
+            away = {name for name in node.input if makers.get(name, here) != here}
+            read = [f"{name}_c{here}" if name in away else name for name in node.input]
+            return op_text(node, opset, read)
+    return "An op"

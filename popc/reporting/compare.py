@@ -35,6 +35,7 @@ def compare_profiles(before: Profile, after: Profile) -> dict[str, Any]:
         "interface": {
             "inputs": _specs(one.inputs, other.inputs),
             "outputs": _specs(one.outputs, other.outputs),
+            "other programs": _values(_variants(before), _variants(after)),
             "variables": _specs(one.variables, other.variables),
         },
         "options": _options(before, after),
@@ -46,7 +47,9 @@ def compare_profiles(before: Profile, after: Profile) -> dict[str, Any]:
         "same": not found,
         "archive_bytes": {"before": before.bytes, "after": after.bytes},
         "blob_bytes": _numbers(_stored(before), _stored(after)),
-        "without_costs": [side.name for side in (before, after) if side.costs is None],
+        "without_costs": list(
+            dict.fromkeys(side.name for side in (before, after) if side.costs is None)
+        ),
         **found,
     }
 
@@ -126,6 +129,13 @@ def _specs(
         return {spec.name: f"{spec.dtype}[{','.join(map(str, spec.shape))}]" for spec in specs}
 
     return _values(types(before), types(after))
+
+
+def _variants(profile: Profile) -> dict[str, str]:
+    """The programs beside main, by what they take."""
+    return {
+        variant.name: ", ".join(map(str, variant.inputs)) for variant in profile.manifest.variants
+    }
 
 
 # -- costs -----------------------------------------------------------------------------------------

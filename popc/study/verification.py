@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from popc.frontend import LoadedModel, bound_values, expose_tensors
-from popc.request import CompileRequest
+from popc.requests import Requests
 from popc_runtime import Executable, TensorSpec, load
 from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format import Array, is_archive
@@ -35,6 +35,7 @@ class Comparison:
         allowed: What the tolerance allows at that element.
         agrees: Whether every element is within the tolerance.
         reason: Why not, in a few words.
+        program: Of an archive with several programs, the one that was compared; else "".
     """
 
     name: str
@@ -44,6 +45,7 @@ class Comparison:
     allowed: float
     agrees: bool
     reason: str = ""
+    program: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name."""
@@ -128,24 +130,26 @@ def _require_onnxruntime() -> None:
 
 
 def verify_file(
-    request: CompileRequest,
+    requests: Requests,
     file: Path,
     inputs: Sequence[str],
     *,
     every: bool,
     rtol: float,
     atol: float,
-    compiled: Callable[[CompileRequest, LoadedModel], Executable],
+    compiled: Callable[[Requests], Executable],
+    program: str = "",
 ) -> list[Comparison]:
     """Compare a model, or an archive and its model, with onnxruntime on the same inputs.
 
     Args:
-        request: The model.
+        requests: The model.
         file: The model too, or the archive.
         inputs: ``NAME=VALUE``; random numbers for inputs that are not named.
         every: Compare all tensors of the model.
         rtol, atol: See `compare`.
         compiled: Compiles and loads the model that was read.
+        program: The program to compare; "" for all, or the one that takes the inputs.
 
     Raises:
         UsageError: an archive is given without its model.
@@ -153,23 +157,43 @@ def verify_file(
     """
     archived = is_archive(file)
     _require_onnxruntime()  # before a long compilation, not after
+    request = requests.programs[0]
     if archived and request.model == file:
         raise UsageError("an archive is verified against its model", hint="--model MODEL.onnx")
     if archived and every:
         raise UsageError("--all compiles the model: give the model instead of the archive")
     loaded = request.load()
+    requests = requests.of_model(loaded)
     if every:
-        request = replace(request, outputs=loaded.tensor_names())
-    executable = load(os.fspath(file)) if archived else compiled(request, loaded)
-    results, given = _run_popc(executable, inputs)
+        requests = requests.with_outputs(loaded.tensor_names())
+    executable = load(os.fspath(file)) if archived else compiled(requests)
     bound = bound_values(loaded, request.bind)
-    _require_all_inputs(loaded, {*bound, *given})
-    names = [name for name in results if name in loaded.tensor_names()]
-    reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **given}, names)
-    return [
-        compare(name, results[name], array, rtol=rtol, atol=atol, node=loaded.producer_of(name))
-        for name, array in zip(names, reference, strict=True)
-    ]
+    rows: list[Comparison] = []
+    for chosen, label in _chosen(executable, program, inputs):
+        results, given = _run_popc(chosen, inputs)
+        _require_all_inputs(loaded, {*bound, *given})
+        names = [name for name in results if name in loaded.tensor_names()]
+        reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **given}, names)
+        for name, array in zip(names, reference, strict=True):
+            node = loaded.producer_of(name)
+            row = compare(name, results[name], array, rtol=rtol, atol=atol, node=node)
+            rows.append(replace(row, program=label))
+    return rows
+
+
+def _chosen(
+    executable: Executable, program: str, inputs: Sequence[str]
+) -> list[tuple[Executable, str]]:
+    """The programs that are compared, and how rows call them.
+
+    Raises:
+        UsageError: there is no such program.
+    """
+    if program:
+        return [(executable.program(program), program)]
+    if inputs or len(executable.programs) == 1:
+        return [(executable, "")]
+    return [(each, each.name) for each in executable.programs]
 
 
 def _require_all_inputs(model: LoadedModel, given: set[str]) -> None:

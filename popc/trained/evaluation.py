@@ -11,6 +11,7 @@ import numpy as np
 import popc_runtime
 from popc_runtime import Executable, VariableRole
 from popc_runtime.data.batches import Batches
+from popc_runtime.device import EVALUATION_PROGRAM
 from popc_runtime.errors import UsageError
 from popc_runtime.format import Array
 from popc_runtime.kernels.core.preparation import floats_of
@@ -41,14 +42,15 @@ class Evaluation:
 
     def __init__(
         self,
-        archive: str | os.PathLike[str],
+        archive: str | os.PathLike[str] | Executable,
         data: Mapping[str, npt.ArrayLike],
         accuracy: tuple[str, str] | None = None,
     ) -> None:
         """Load the archive and check the data.
 
         Args:
-            archive: An archive compiled with constant_weights=false.
+            archive: An archive compiled with constant_weights=false or, of one that trains and
+                was compiled with ``evaluate``, its executable.
             data: Arrays by input of the archive; the labels may be one more.
             accuracy: The name of an output, and of the array with its labels.
 
@@ -56,7 +58,10 @@ class Evaluation:
             UsageError: the weights of the archive are constant, or names do not exist.
             InputMismatchError: the data does not fit.
         """
-        self.executable = popc_runtime.load(archive)
+        loaded = archive if isinstance(archive, Executable) else popc_runtime.load(archive)
+        self._shares = loaded is archive
+        trains = loaded.manifest.training is not None
+        self.executable = loaded.program(EVALUATION_PROGRAM) if trains else loaded
         self._weights = [
             spec.name for spec in self.executable.state.specs if spec.role is VariableRole.WEIGHT
         ]
@@ -78,14 +83,15 @@ class Evaluation:
         ]
 
     def __call__(self, trained: Executable) -> dict[str, float]:
-        """The metrics with the weights of ``trained``.
+        """The metrics with the weights of ``trained``; of one's own executable, as they are.
 
         Raises:
             InputMismatchError: it does not have these weights.
         """
-        weights = trained.state.read(VariableRole.WEIGHT)
-        known = {name: weights[name] for name in self._weights if name in weights}
-        self.executable.state.write(known)
+        if not self._shares:
+            weights = trained.state.read(VariableRole.WEIGHT)
+            known = {name: weights[name] for name in self._weights if name in weights}
+            self.executable.state.write(known)
         sums: dict[str, list[float]] = {name: [] for name in self._numbers}
         hits: list[Array] = []
         for step, batch in enumerate(self._batches.steps()):

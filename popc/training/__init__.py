@@ -1,6 +1,6 @@
 """From a model to a training step: the loss, its gradients, and what updates the weights."""
 
-from popc.training.build import add_training
+from popc.training.build import add_training, require_weights
 from popc.training.names import needed_names, training_anchors
 from popc.training.preparation import rewrite_before_training
 from popc.training.settings import (
@@ -18,6 +18,7 @@ __all__ = [
     "needed_names",
     "parse_training",
     "read_training_file",
+    "require_weights",
     "rewrite_before_training",
     "training_anchors",
     "with_requests",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from popc.autodiff import GRADIENT_PREFIX, differentiate
-from popc.frontend import ImportedModel
+from popc.frontend import ImportedModel, listed
 from popc.ir import Graph, OpSettings, StepPart, Tensor
 from popc.ops.build import build
 from popc.optimizers import (
@@ -35,8 +35,9 @@ from popc_runtime.errors import ModelError, OptionError, UsageError
 from popc_runtime.format import DType, TrainingSpec
 from popc_runtime.kernels.core.preparation import as_stored
 
-__all__ = ["add_training"]
+__all__ = ["add_training", "require_weights"]
 
+_WILD: Final = frozenset("*?[")  # what makes a name a pattern
 _LARGEST_HALF: Final = 65504.0  # the largest finite float16
 _LARGEST_SCALE: Final = 2.0**15  # of the loss of a sample: float16 has twice as much, and no more
 
@@ -50,19 +51,20 @@ def add_training(
     """Turn the graph of ``model`` into a training step.
 
     The first output is the loss; those that the user asked for follow.  ``rewrite`` edits the graph
-    when it has a loss and no gradients yet.
+    when it has a loss and no gradients yet.  A note tells which weights are not trained although
+    the settings name them.
 
     Raises:
         ModelError: the loss is no scalar, no weight influences it, or an op on the way has no
             gradient.
-        OptionError: the optimizer names weights that do not exist.
+        OptionError: the optimizer names weights that are not trained.
         UsageError: an anchor does not exist.
     """
     graph = model.graph
     in_float32 = options.ensure_fp32_loss_scale_tensor
     loss = add_loss(graph, settings.loss, _finder(model), in_float32=in_float32)
     _require_scalar(loss)
-    weights = _weights(model, settings)
+    weights = _weights(model)
     _, added = training_anchors(options.anchors, settings.loss.name)
     anchored = _anchored_tensors(model, added)
     bound = _bound(model, settings, loss)
@@ -91,13 +93,51 @@ def add_training(
         clip_norms=result.clip_norms,
         hyper_parameters=result.hyper_parameters,
     )
+    notes = _untrained(settings, [weight for weight, _ in pairs])
+    return _as_step(model, notes), described
+
+
+def _as_step(model: ImportedModel, notes: Sequence[str]) -> ImportedModel:
+    """The model with the inputs and outputs that its graph has now, and further notes."""
+    graph = model.graph
     outputs = zip(graph.output_names, graph.outputs, strict=True)
-    trained = replace(
+    return replace(
         model,
         inputs=tuple((tensor.name, tensor.type) for tensor in graph.inputs),
         outputs=tuple((name, tensor.type) for name, tensor in outputs),
+        notes=(*model.notes, *notes),
     )
-    return trained, described
+
+
+def require_weights(settings: TrainingSettings, names: Collection[str]) -> None:
+    """Compare the weights that settings speak of with those that there are.
+
+    Raises:
+        OptionError: a name or pattern fits none.
+    """
+    details = [
+        f"there is no weight {pattern!r}; {did_you_mean(pattern, names)}".rstrip("; ")
+        for pattern in (*settings.trainable, *settings.frozen)
+        if not any(fnmatchcase(name, pattern) for name in names)
+    ]
+    if details:
+        raise OptionError(
+            "weights to train or to freeze do not exist",
+            subject="weights",
+            details=tuple(details),
+        )
+
+
+def _untrained(settings: TrainingSettings, trained: Sequence[Tensor]) -> list[str]:
+    """A note on weights that are named, not by a pattern, and not trained: at most one."""
+    names = {weight.name for weight in trained}
+    exact = (name for name in settings.trainable if not _WILD.intersection(name))
+    left = [name for name in exact if name not in names]
+    if not left:
+        return []
+    stay = "it stays as it is: it is" if len(left) == 1 else "they stay as they are: each is"
+    why = "frozen, not floating-point, a running statistic, or nothing that the loss depends on"
+    return [f"trainable names {listed(left)}, but {stay} {why}"]
 
 
 def _pairs(
@@ -140,26 +180,10 @@ def _require_scalar(loss: Tensor) -> None:
         )
 
 
-def _weights(model: ImportedModel, settings: TrainingSettings) -> list[Tensor]:
+def _weights(model: ImportedModel) -> list[Tensor]:
     """The variables to train; statistics that the model updates itself are none."""
     updated = {variable for variable, _ in model.updates}
-    weights = [weight for weight in model.graph.variables if weight not in updated]
-    patterns = [*settings.trainable, *settings.frozen]
-    names = [tensor.name for tensor in model.graph.tensors.values() if tensor.producer is None]
-    unknown = [
-        pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)
-    ]
-    if unknown:
-        details = [
-            f"there is no weight {weight_name!r}; {did_you_mean(weight_name, names)}"
-            for weight_name in unknown
-        ]
-        raise OptionError(
-            "weights to train or to freeze do not exist",
-            subject="weights",
-            details=tuple(line.rstrip("; ") for line in details),
-        )
-    return weights
+    return [weight for weight in model.graph.variables if weight not in updated]
 
 
 def _seed(graph: Graph, loss: Tensor, scale: Tensor | float) -> Tensor:

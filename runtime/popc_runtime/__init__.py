@@ -6,7 +6,7 @@ results = model.run({"x": array})
 
 from __future__ import annotations
 
-from popc_runtime import errors
+from popc_runtime import custom, errors
 from popc_runtime.errors import PopcError
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
@@ -45,6 +45,7 @@ __all__ = [
     "VariableRole",
     "VariableSpec",
     "__version__",
+    "custom",
     "errors",
     "load",
     "load_cached",

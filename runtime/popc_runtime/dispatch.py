@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 
-from popc_runtime.data.pieces import ARRAYS, BUFFERS, Pieces, shape_of
+from popc_runtime.data.pieces import ARRAYS, BUFFERS, Pieces, element_bytes, shape_of
 from popc_runtime.errors import InputMismatchError, UsageError
 from popc_runtime.format import FitMode, FitSpec, TensorSpec
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import Any, TypeAlias
+from popc_runtime.ground.hints import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from popc_runtime.process.run_lock import RunLock
 
 __all__ = ["Dispatch"]
 
@@ -31,9 +35,10 @@ class RunPiece:
 class Dispatch:
     """Chooses among the programs of one archive: executables."""
 
-    def __init__(self, programs: Sequence[Any], fits: Sequence[FitSpec]) -> None:
+    def __init__(self, programs: Sequence[Any], fits: Sequence[FitSpec], turns: RunLock) -> None:
         self.programs = tuple(programs)
         self._fits = tuple(fits)
+        self._turns = turns
         self._known: dict[tuple[tuple[str, tuple[int, ...] | None], ...], Any] = {}
 
     def program(self, given: Mapping[str, Any]) -> Any:
@@ -109,7 +114,8 @@ class Dispatch:
         has_shapes = all(shape_of(value) is not None for value in given.values())
         results = None
         if has_shapes and self._fits:
-            results = self._fitted(dict(given), self.programs, self._fits, pieces, run)
+            parts = partial(self._fitted, dict(given), self.programs, self._fits, pieces, run)
+            results = self._turns.in_one_call(parts)
         if results is None:
             raise self._mismatch(given)
         return results
@@ -137,8 +143,12 @@ class Dispatch:
         parts: list[dict[str, Any]] = []
         for piece in plan:
             own = dict(given)
+            filled = piece.size > piece.stop - piece.start
             for name, axis in axes.items():
-                own[name] = pieces.cut(given[name], axis, piece.start, piece.stop, piece.size)
+                fill = self._fill(fit, name) if filled else b""
+                if fill and pieces.has_only(given[name], axis, fill):
+                    raise _nothing_counts(name, fit)
+                own[name] = pieces.cut(given[name], axis, piece.start, piece.stop, piece.size, fill)
             fitting = [each for each in programs if _size(each, axes) == piece.size]
             results = self._fitted(own, fitting, rest, pieces, run)
             if results is None:
@@ -147,10 +157,32 @@ class Dispatch:
             parts.append(
                 {
                     name: pieces.cut(value, fit.outputs[name], 0, length, length)
+                    if name in fit.outputs
+                    else value
                     for name, value in results.items()
                 }
             )
-        return {name: pieces.join([p[name] for p in parts], fit.outputs[name]) for name in parts[0]}
+        return {
+            name: pieces.join([part[name] for part in parts], fit.outputs.get(name, 0))
+            for name in parts[0]
+        }
+
+    def _fill(self, fit: FitSpec, name: str) -> bytes:
+        """An element that an input is filled up with, as it is stored; nothing to repeat the last.
+
+        Raises:
+            InputMismatchError: the type of the input does not hold the number.
+        """
+        if name not in fit.fills:
+            return b""
+        number = float(fit.fills[name])
+        dtype = next(
+            spec.dtype for each in self.programs for spec in each.inputs if spec.name == name
+        )
+        found = element_bytes(dtype, number)
+        if found is None:
+            raise InputMismatchError(f"input {name!r} of {dtype} cannot be filled with {number:g}")
+        return found
 
     def _mismatch(self, given: Mapping[str, Any]) -> InputMismatchError:
         """The error that names the shapes that there are."""
@@ -179,7 +211,20 @@ class Dispatch:
         )
 
 
-_TOLD = {FitMode.PAD: "smaller than a size that there is", FitMode.SPLIT: "made up of sizes"}
+_TOLD = {
+    FitMode.FILL: "smaller than a size that there is",
+    FitMode.PAD: "smaller than a size that there is",
+    FitMode.SPLIT: "made up of sizes",
+}
+
+
+def _nothing_counts(name: str, fit: FitSpec) -> InputMismatchError:
+    """The error about a sample without positions that count: those filled up would count too."""
+    return InputMismatchError(
+        f"input {name!r} is {fit.fills[name]} everywhere along {fit.dimension} for a sample, so "
+        "filling it up would change the results",
+        hint=f"leave such samples out, or run a size of {fit.dimension} that there is",
+    )
 
 
 def _needed(program: Any, given: Mapping[str, Any]) -> list[TensorSpec] | None:
@@ -220,7 +265,7 @@ def _size(program: Any, axes: Mapping[str, int]) -> int | None:
 
 def _plan(total: int, sizes: set[int], modes: Sequence[FitMode]) -> list[RunPiece] | None:
     """Pieces that make up ``total``: as few as possible, as little filled up as possible."""
-    pads, splits = FitMode.PAD in modes, FitMode.SPLIT in modes
+    pads, splits = FitMode.SPLIT not in modes or FitMode.PAD in modes, FitMode.SPLIT in modes
     above = min((size for size in sizes if size >= total), default=None)
     if total < 1:
         return None

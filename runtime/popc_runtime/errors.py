@@ -11,7 +11,8 @@
     ├── BudgetError                  the program costs more than its user allows
     ├── ArchiveError                 the file is not an archive that can be loaded
     │   ├── CorruptArchiveError      damaged, truncated or hostile content
-    │   └── IncompatibleArchiveError written for another format version
+    │   ├── IncompatibleArchiveError written for another format version
+    │   └── UnregisteredOperatorError it needs operators that were not registered
     ├── CheckpointError              not a checkpoint, damaged, or of another model
     ├── InputMismatchError           run-time inputs differ from what was compiled
     ├── DeviceError                  the emulated device failed while running
@@ -49,6 +50,7 @@ __all__ = [
     "StreamTimeoutError",
     "StreamUnderrunError",
     "TooMuchWorkError",
+    "UnregisteredOperatorError",
     "UnsupportedOpError",
     "UsageError",
 ]
@@ -207,6 +209,12 @@ class IncompatibleArchiveError(ArchiveError):
     """The archive was written for another format version."""
 
     code = "archive.incompatible"
+
+
+class UnregisteredOperatorError(ArchiveError):
+    """The program needs custom operators that were not registered; ``details`` lists them."""
+
+    code = "archive.unregistered-operator"
 
 
 class CheckpointError(PopcError):

@@ -14,6 +14,7 @@ from popc_runtime.errors import UsageError
 from popc_runtime.executable_parts import (
     bfloat16_numbers,
     chosen_checks,
+    chosen_counters,
     chosen_program,
     cycle_counters,
     dispatch_of,
@@ -103,7 +104,7 @@ class Executable(Runnable):
         self._describe(MAIN_PROGRAM, manifest)
         self._dispatch: Dispatch | None = None
         if manifest.variants or manifest.fits:
-            self._dispatch = dispatch_of(manifest, self._sibling)
+            self._dispatch = dispatch_of(manifest, self._sibling, self._run_lock)
 
     def _describe(self, name: str, manifest: Manifest) -> None:
         """Be the program of this name."""
@@ -188,7 +189,7 @@ class Executable(Runnable):
         """
         given = named if inputs is None else inputs
         if self._direct and not (named and inputs is not None):
-            done = self._run_lock.run(self._direct, self.name, given, out)
+            done = self._run_lock.run(self._direct, given, out)
             if done is not None:
                 return done
         from popc_runtime.data.arrays import check_targets, joined_samples
@@ -336,20 +337,19 @@ class Executable(Runnable):
         takers: Mapping[str, Callable[[memoryview], object]],
     ) -> None:
         with self._lock:
-            self._run_lock.check_ready()
+            self._run_lock.begin()
             start = perf_counter()
             try:
                 self._run_lock.running = True
                 self._connect(samples, takers)
                 if self._count:
-                    self._count.begin()
+                    self._count.begin(self._run_lock.calls)
                 self._engine.run(self.name)
                 if self._count:
                     self._count.end()
             finally:
                 self._run_lock.running = False
                 self._disconnect()
-            self._run_lock.last = self.name
             self._run_lock.runs += 1
             self._run_lock.seconds += perf_counter() - start
 
@@ -367,14 +367,10 @@ class Executable(Runnable):
         with self._lock:
             return RunStats(self._bind_seconds, self._run_lock.runs, self._run_lock.seconds)
 
-    def _required_counters(self) -> CycleCounters:
-        name = self.name if self._dispatch is None else self._run_lock.last or self.name
-        if name not in self._counters:
-            raise UsageError(
-                "the archive was compiled without cycle counters",
-                hint="compile the model with instrument_with_hardware_cycle_counter = true",
-            )
-        return self._counters[name]
+    def _required_counters(self, *, total: bool) -> list[CycleCounters]:
+        return chosen_counters(
+            self._counters, self.name, self._dispatch, None if total else self._run_lock.calls
+        )
 
     def stream(self, name: str) -> StreamSpec:
         """The data that moves through a stream."""

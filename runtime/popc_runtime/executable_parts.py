@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from popc_runtime.data.synthetic import SyntheticInput
     from popc_runtime.device import ReplicatedEngine
     from popc_runtime.dispatch import Dispatch
+    from popc_runtime.process.run_lock import RunLock
 
 __all__ = [
     "bfloat16_numbers",
     "chosen_checks",
+    "chosen_counters",
     "chosen_program",
     "cycle_counters",
     "dispatch_of",
@@ -79,12 +81,19 @@ def make_engine(
 
 def synthetic_inputs(manifest: Manifest, seed: int) -> dict[str, SyntheticInput]:
     """Sources of the streams that nobody gives samples of, by name."""
-    streams = [stream for stream in manifest.streams if stream.synthetic]
+    everything = [*manifest.streams]
+    for variant in manifest.variants:
+        everything += variant.streams
+    streams = [stream for stream in everything if stream.synthetic]
     if not streams:
         return {}
     from popc_runtime.data.synthetic import SyntheticInput
 
-    return {stream.name: SyntheticInput(stream, seed) for stream in streams}
+    names = dict.fromkeys(stream.name for stream in streams)
+    return {
+        name: SyntheticInput([each for each in streams if each.name == name], seed)
+        for name in names
+    }
 
 
 def cycle_counters(
@@ -98,6 +107,24 @@ def cycle_counters(
     return {
         name: CycleCounters(profile, engine.replicas, name) for name, profile in profiles.items()
     }
+
+
+def chosen_counters(
+    counters: Mapping[str, CycleCounters], name: str, dispatch: Dispatch | None, call: int | None
+) -> list[CycleCounters]:
+    """The counters of a program, or of those of a whole archive that ran in a call (or ever).
+
+    Raises:
+        UsageError: the archive was compiled without.
+    """
+    if name not in counters:
+        raise UsageError(
+            "the archive was compiled without cycle counters",
+            hint="compile the model with instrument_with_hardware_cycle_counter = true",
+        )
+    if dispatch is None:
+        return [counters[name]]
+    return [each for each in counters.values() if each.has_run(call)] or [counters[name]]
 
 
 def chosen_checks(
@@ -145,7 +172,9 @@ def stream_names(manifest: Manifest) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(inputs)), list(dict.fromkeys(outputs))
 
 
-def dispatch_of(manifest: Manifest, program: Callable[[str, Manifest], Any]) -> Dispatch:
+def dispatch_of(
+    manifest: Manifest, program: Callable[[str, Manifest], Any], turns: RunLock
+) -> Dispatch:
     """The choice among the programs of an archive, which ``program`` makes by name."""
     from popc_runtime.dispatch import Dispatch
 
@@ -154,7 +183,7 @@ def dispatch_of(manifest: Manifest, program: Callable[[str, Manifest], Any]) -> 
     programs += [
         program(variant.name, manifest.of_program(variant.name)) for variant in manifest.variants
     ]
-    return Dispatch(programs, manifest.fits)
+    return Dispatch(programs, manifest.fits, turns)
 
 
 def chosen_program(programs: Sequence[Any], which: str | Mapping[str, Sequence[int]]) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from popc_runtime.custom import require_operators
 from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
@@ -13,6 +14,7 @@ from popc_runtime.format import (
     ArchiveFile,
     ArchiveSource,
     Limits,
+    Manifest,
     ProgramImage,
     blob_of_program,
     decode_program,
@@ -60,6 +62,7 @@ def load(
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
+        UnregisteredOperatorError: it needs operators that `popc_runtime.custom` does not know.
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed.
         UsageError: ``source`` is nothing that could be an archive, the number of threads is not
@@ -90,7 +93,7 @@ def load(
                 f"has {weights.data.nbytes:,}",
                 hint="compile the model again",
             )
-        _check_programs(archive.manifest.programs, image)
+        _check_programs(archive.manifest, image)
         _check_memory(archive.manifest.replicas, image, limits)
         if LOAD_PROGRAM in image.programs:
             weights.verify()  # nothing runs on bytes that may be damaged
@@ -127,8 +130,10 @@ def _profiles(archive: ArchiveFile) -> dict[str, CycleProfile]:
     return {name: CycleProfile(archive.read(blob)) for name, blob in there.items()}
 
 
-def _check_programs(names: Sequence[str], image: ProgramImage) -> None:
-    """There are those that the manifest has, and the one that a run runs."""
+def _check_programs(manifest: Manifest, image: ProgramImage) -> None:
+    """There are those that the manifest has, and the one that a run runs, and all they need."""
+    require_operators(manifest.operators)
+    names = manifest.programs
     if set(names) != set(image.programs) or MAIN_PROGRAM not in image.programs:
         raise CorruptArchiveError(
             f"the archive lists programs {', '.join(names):.200} and holds "

@@ -55,8 +55,8 @@ class Runnable(ABC):
         """Run the main program once, without numpy."""
 
     @abstractmethod
-    def _required_counters(self) -> CycleCounters:
-        """The counters of cycles of what ran last.
+    def _required_counters(self, *, total: bool) -> Sequence[CycleCounters]:
+        """The counters of cycles of the programs of the last call; with ``total``, of all calls.
 
         Raises:
             UsageError: the archive was compiled without.
@@ -105,6 +105,8 @@ class Runnable(ABC):
     def get_cycle_count(self, name: str = "") -> int:
         """Cycles that the last run would have taken on the target that the archive is for.
 
+        Of a run in parts, as archives of several shapes make them, of all parts together.
+
         Args:
             name: "" or "outer" for the whole program; "inner_ipu_0" and so on for what one IPU does
                 in the innermost main loop (the whole program, if it has no loop).
@@ -113,7 +115,7 @@ class Runnable(ABC):
             UsageError: nothing has run yet, the archive was compiled without
                 ``instrument_with_hardware_cycle_counter``, or it does not count this.
         """
-        return self._required_counters().cycle_count(name)
+        return sum(each.cycle_count(name) for each in self._required_counters(total=False))
 
     def execution_report(self, *, total: bool = False) -> ExecutionReport:
         """The report on what the last run would have taken; with ``total``, on all runs so far.
@@ -121,7 +123,8 @@ class Runnable(ABC):
         Raises:
             UsageError: see `get_cycle_count`.
         """
-        return self._required_counters().report(total=total)
+        first, *others = (each.report(total=total) for each in self._required_counters(total=total))
+        return first.joined(others) if others else first
 
     def __enter__(self) -> Self:
         return self

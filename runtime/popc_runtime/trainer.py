@@ -203,6 +203,7 @@ class Trainer:
                 hint="compile the model as a program that trains",
             )
         self.executable = executable
+        self._program = executable.programs[0]  # others evaluate
         self.batches = Batches(executable, data)
         start = progress or Progress(seed=seed)
         self._require_same_samples(start)
@@ -266,7 +267,7 @@ class Trainer:
     def _step(self, batch: Mapping[str, Any]) -> float:
         where = f"step {len(self._losses) + 1} of epoch {self._epochs + 1}"
         try:
-            results = self.executable.run(batch)
+            results = self._program.run(batch)
         except DeviceError as error:
             error.details = (*error.details, f"in {where}")
             raise

@@ -75,6 +75,9 @@ def _train() -> dict[str, Any]:
 # What is asked for instead, and the part of the key that tells.
 _CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "dims": ({"dims": {"N": 3}}, "dims.N"),
+    "several": ({"dims": {"N": [2, 4]}}, "programs.2.dims.N"),
+    "split": ({"split": ["N"]}, "split"),
+    "pad": ({"pad": ["N"]}, "pad"),
     "shapes": ({"dims": None, "shapes": {"x": (2, 3)}}, "shapes.x"),
     "options": ({"options": {"enable_inplace": False}}, "options.enable_inplace"),
     "table": ({"options": {"anchors": {"r": "final"}}}, "options.anchors"),
@@ -88,21 +91,50 @@ _CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("change", _CHANGES)
 def test_every_setting_is_part_of_the_key(change: str, model: Path, tmp_path: Path) -> None:
     from popc.caching.why import explain_key
-    from popc.request import CompileRequest
+    from popc.requests import several_requests
 
     changed, part = _CHANGES[change]
     cache = str(tmp_path / "cache")
     settings: dict[str, Any] = {"dims": {"N": 2}}
     popc.compile(model, cache=cache, **settings)
     settings |= changed
-    request = CompileRequest.of(model, **settings)
-    answer = explain_key(request, "net", cache)
+    requests = several_requests(model, **settings)
+    answer = explain_key(requests, "net", cache)
     assert not answer.is_hit
     assert part in [difference.part for difference in answer.differences]
     for _ in range(2):
         popc.compile(model, cache=cache, **settings)
         assert len(stored_entries(cache)) == 2
-    assert explain_key(request, "net", cache).is_hit
+    assert explain_key(requests, "net", cache).is_hit
+
+
+def test_an_archive_of_several_shapes_is_compiled_once(model: Path, tmp_path: Path) -> None:
+    counter, cache = _Counter(), tmp_path / "cache"
+    settings: Any = {"dims": {"N": range(1, 4)}, "split": ["N"], "on_progress": counter}
+    for _ in range(2):
+        loaded = popc.load(model, cache=cache, **settings)
+        assert len(loaded.programs) == 3
+        assert loaded(np.ones((5, 3), np.float32))["y"].shape == (5, 3)
+    assert counter.count == 3
+    assert len(popc_runtime.load_cached("net", cache=cache).programs) == 3
+
+
+def test_verbs_keep_archives_of_several_shapes(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POPC_CACHE", str(tmp_path / "cache"))
+    np.save(tmp_path / "x.npy", np.ones((3, 3), np.float32))
+    shapes = [str(model), "--dim", "N=1,2", "--split", "N"]
+    assert run(["cache", "why", *shapes]) == 1
+    assert run(["run", *shapes, "-i", f"x={tmp_path / 'x.npy'}"]) == 0
+    assert "float32[3,3]" in capsys.readouterr().out
+    assert run(["cache", "why", *shapes]) == 0
+    assert run(["bench", *shapes, "--program", "main.2", "--runs", "1", "--warmup", "0"]) == 0
+    assert run(["verify", *shapes, "--program", "main.2"]) == 0
+    assert "float32[2,3]" in capsys.readouterr().out
+    assert len(stored_entries(str(tmp_path / "cache"))) == 1
+    assert run(["cache", "why", str(model), "--dim", "N=2"]) == 1
+    assert "programs.2.dims.N" in capsys.readouterr().out
 
 
 def _external(folder: Path, values: list[float]) -> Path:

@@ -116,7 +116,7 @@ _CASES: list[tuple[str, int, Callable[[Path, Path], list[str]], str]] = [
         lambda m, a: ["compile", str(m), "-o", str(m), "--force"],
         "would replace the model",
     ),
-    ("archive to stdout", 2, lambda m, a: ["compile", str(m), "-o", "-"], "not to stdout"),
+    ("archive without a name", 2, lambda m, a: ["compile", str(m), "-o", "-.popx"], "a name"),
     ("root option unfinished", 2, lambda m, a: ["check", str(m), "--format"], "an argument"),
     ("misspelt command", 2, lambda m, a: ["verfy", str(m)], "did you mean verify?"),
     ("option without name", 2, lambda m, a: ["options", ""], "there is no option ''"),

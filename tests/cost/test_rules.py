@@ -12,7 +12,7 @@ import popc.cost.rules
 import popc.ops
 from popc.cost import CostReport, CostSettings, estimate_costs
 from popc.cost.rules import RULES
-from popc.ir import Graph
+from popc.ir import Graph, OpSettings
 from popc.memory import plan_memory
 from popc.ops import OPS
 from popc.schedule import build_schedule
@@ -155,13 +155,20 @@ def test_half_precision_is_faster() -> None:
 
 def test_settings_by_pattern() -> None:
     options = CostSettings(0.6, (("layer*.up", 0.2), ("*", 0.4)))
-    assert options.proportion_of("layer3.up", "MatMul", 0) == 0.2
-    assert options.proportion_of("other", "MatMul", 0) == 0.4
-    assert replace(options, proportions=()).proportion_of("other", "MatMul", 0) == 0.6
+    assert options.proportion_of(OpSettings("layer3.up"), "MatMul", 0) == 0.2
+    assert options.proportion_of(OpSettings("other"), "MatMul", 0) == 0.4
+    assert replace(options, proportions=()).proportion_of(OpSettings("other"), "MatMul", 0) == 0.6
+    annotated = OpSettings("other", available_memory=0.3)
+    assert options.proportion_of(annotated, "MatMul", 0) == 0.4
     wide = CostSettings(0.6, (("a", 0.1),), (("MatMul", 0.2),), (0.3, 0.4))
-    assert wide.proportion_of("a", "MatMul", 1) == 0.1
-    assert wide.proportion_of("b", "MatMul", 1) == 0.2
-    assert [wide.proportion_of("b", "Conv", chip) for chip in (0, 1, 2)] == [0.3, 0.4, 0.6]
+    assert wide.proportion_of(OpSettings("a"), "MatMul", 1) == 0.1
+    assert wide.proportion_of(OpSettings("b"), "MatMul", 1) == 0.2
+    assert wide.proportion_of(annotated, "MatMul", 1) == 0.3
+    assert [wide.proportion_of(OpSettings("b"), "Conv", chip) for chip in (0, 1, 2)] == [
+        0.3,
+        0.4,
+        0.6,
+    ]
 
 
 def _bytes_of_products(small: SmallGraph) -> None:

@@ -82,7 +82,7 @@ def test_incompatible_versions_say_what_to_do(changes: dict[str, Any], found: st
     error = caught.value
     assert error.message == f"the archive {found} which this runtime cannot read"
     assert error.details[0].endswith("written by popc 9.1")
-    assert error.details[1] == "supported: format 1.0 to 1.3"
+    assert error.details[1] == "supported: format 1.0 to 1.4"
     assert "compile the model again" in error.hint
 
 

@@ -166,14 +166,41 @@ def test_recomputation_is_an_annotation_too() -> None:
 
 
 def test_what_has_no_effect_is_reported() -> None:
-    archive = popc.compile(_model({"__ipu_number": 1, "__available_memory": 0.5}))
-    assert archive.notes == (
-        (
-            "__available_memory has no effect (set it with the option "
-            "available_memory_proportions, by name or pattern of nodes): second"
-        ),
+    said = {"__ipu_number": 1, "__execution_phase": 1, "__exclude_patterns": ["CoshOp"]}
+    assert popc.compile(_model(said)).notes == (
+        "__execution_phase has no effect (virtual_graph_mode is not execution_phases): second",
         "__ipu_number has no effect (virtual_graph_mode is off): second",
+        "__exclude_patterns: CoshOp cannot be excluded (the kernel takes the op as it is): second",
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "settings"),
+    [
+        ({"__available_memory": 0.25}, {"available_memory": 0.25}),
+        ({"__exclude_patterns": ["InPlace"]}, {"inplace": ((0, 0.0),)}),
+        ({"__exclude_patterns": ["SubtractArg1GradOp"]}, {"exclude_patterns": ()}),
+    ],
+)
+def test_what_popart_says_of_a_node(said: dict[str, Any], settings: dict[str, Any]) -> None:
+    graph = _imported(_model(said))
+    (op,) = (op for op in graph.ops if op.settings.origin == "second")
+    for name, value in settings.items():
+        assert getattr(op.settings, name) == value
+
+
+def test_memory_of_a_node_is_planned_with() -> None:
+    def cycles(said: Mapping[str, Any], **options: Any) -> int:
+        node = helper.make_node("MatMul", ["x", "x"], ["y"], name="product", **said)
+        info = [helper.make_tensor_value_info(name, 1, [256, 256]) for name in "xy"]
+        graph = helper.make_graph([node], "product", info[:1], info[1:])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+        return popc.estimate(model, options={"tiles_per_ipu": 16, **options}).cycles.total
+
+    little = cycles({"__available_memory": 0.001})
+    assert little > cycles({})
+    assert little == cycles({}, available_memory_proportions={"product": 0.001})
+    assert cycles({"__available_memory": 0.001}, available_memory_proportion=0.6) == little
 
 
 def test_mistakes_in_the_model_are_listed() -> None:

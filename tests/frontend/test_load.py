@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
 
+import popc
 from popc.frontend import (
     Bindings,
     describe_model,
@@ -92,8 +93,10 @@ def test_what_is_not_an_onnx_model_is_recognised(data: bytes, what: str) -> None
 def test_every_truncation_is_refused_in_words() -> None:
     data = _model().SerializeToString()
     for length in range(len(data)):
-        with pytest.raises(ModelError):
-            load_model(data[:length])
+        try:
+            assert load_model(data[:length]).notes  # all but the opset is there
+        except ModelError as error:
+            assert error.message  # noqa: PT017 - both may be
 
 
 def test_damage_never_escapes_as_another_exception() -> None:
@@ -111,10 +114,14 @@ def test_damage_never_escapes_as_another_exception() -> None:
 
 
 def test_folders_and_missing_files(tmp_path: Path) -> None:
-    (tmp_path / "inner.onnx").write_bytes(b"")
-    with pytest.raises(ModelError, match="is a folder") as caught:
+    onnx.save(_model(), tmp_path / "inner.onnx")
+    assert load_model(tmp_path).file == "inner.onnx"
+    onnx.save(_model(), tmp_path / "other.onnx")
+    with pytest.raises(ModelError, match="is a folder with 2 models") as caught:
         load_model(tmp_path)
-    assert "inner.onnx" in caught.value.hint
+    assert "inner.onnx, other.onnx" in caught.value.hint
+    onnx.save(_model(), tmp_path / "model.onnx")
+    assert load_model(tmp_path).file == "model.onnx"
     with pytest.raises(ResourceError, match="No such file"):
         load_model(tmp_path / "missing.onnx")
 
@@ -162,11 +169,33 @@ def test_names_must_be_text() -> None:
         load_model(data.replace(b"last", b"l\xffst"))
 
 
-def test_opset_must_be_stated() -> None:
+def test_an_opset_that_is_not_stated_is_assumed() -> None:
     model = _model()
+    model.ir_version = 8
     del model.opset_import[:]
-    with pytest.raises(ModelError, match="does not say which opset"):
-        load_model(model)
+    loaded = load_model(model)
+    assert not model.opset_import
+    assert loaded.opsets == {"": 18}  # of ONNX 1.13, the last release of IR version 8
+    (note,) = popc.compile(model, dims={"N": 2}).notes
+    assert "18 is assumed, the newest of IR version 8" in note
+
+
+@pytest.mark.parametrize(
+    ("declared", "note"),
+    [
+        ("float[N, 3] y", ""),
+        ("float[7, 3] y", "declares output 'y' as float32[7,3], but computes float32[2,3]"),
+        ("float[N] y", "declares output 'y' as float32[N], but computes float32[2,3]"),
+        ("int64[N, 3] y", "declares output 'y' as int64[N,3], but computes float32[2,3]"),
+        ("y", ""),
+    ],
+)
+def test_outputs_that_are_declared_wrongly_are_noticed(declared: str, note: str) -> None:
+    text = f'<ir_version: 9, opset_import: ["": 17]> g (float[N, 3] x) => ({declared})'
+    model = onnx.parser.parse_model(text + "{ y = Relu (x) }")
+    notes = popc.compile(model, dims={"N": 2}).notes
+    assert note in " ".join(notes)
+    assert bool(note) == bool(notes)
 
 
 def test_peak_memory_stays_below_three_times_the_file(tmp_path: Path) -> None:

@@ -156,6 +156,22 @@ def test_moves(op_type: str, attributes: Mapping[str, Any], expected: Array) -> 
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({"nearest_mode": "pytorch"}, [0, 2, 5, 8]),
+        ({"nearest_mode": "ceil"}, [1, 4, 7, 9]),
+        ({}, [1, 3, 6, 9]),
+        ({"mode": "linear"}, [5 / 6, 3.5, 37 / 6, 53 / 6]),
+    ],
+)
+def test_resize(attributes: Mapping[str, Any], expected: list[float]) -> None:
+    result = _run(
+        "Resize", [np.arange(11, dtype=np.float32), np.array([3 / 8], np.float32)], attributes
+    )
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
 def test_depth_to_space(mode: str) -> None:
     x = np.arange(2 * 8 * 3 * 2, dtype=np.float32).reshape(2, 8, 3, 2)

@@ -58,6 +58,26 @@ def test_defaults(name: str) -> None:
     assert found == {key: Value(value) for key, value in _DEFAULTS[name].items()}
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"type": "AdaMax"}, {"type": "adamax"}),
+        ({"type": "LambNoBias"}, {"type": "lamb_no_bias"}),
+        ({"type": "ConstSGD"}, {"type": "sgd"}),
+        (
+            {"type": "Adam", "weight_decay_mode": "L2Regularization"},
+            {"type": "adam", "weight_decay_mode": "l2_regularization"},
+        ),
+        (
+            {"type": "SGD", "accumulatorAndMomentum": "Separate"},
+            {"type": "sgd", "accumulator_and_momentum": "separate"},
+        ),
+    ],
+)
+def test_spellings_of_popart(given: dict[str, Any], meant: dict[str, Any]) -> None:
+    assert parse_optimizer(given) == parse_optimizer(meant)
+
+
 @pytest.mark.parametrize("name", OPTIMIZER_TYPES)
 def test_every_type_goes_through_its_mapping(name: str) -> None:
     given: dict[str, Any] = {

@@ -47,6 +47,8 @@ _COUNTS = Table(Whole(high=9), "from fruits to counts", keys=tuple(Fruit), examp
         (_FRUITS, "SourCherry", Fruit.SOUR_CHERRY),
         (_FRUITS, "Amarena", Fruit.SOUR_CHERRY),
         (Names(("a", "b")), "b,a,b", ("a", "b")),
+        (Names(("a", "b")), "B,a", ("a", "b")),
+        (Names(("a", "A")), "A", ("A",)),
         (Patterns(), "b*,a,b*", ("b*", "a")),
         (Several(Whole()), "3, 1", (3, 1)),
         (_COUNTS, "sour_cherry=2,apple=1", {"apple": 1, "sour_cherry": 2}),

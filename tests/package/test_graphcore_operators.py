@@ -121,7 +121,6 @@ _NOT_IMPORTED: Final = {
     "RemoteLoadInplace": "there is no remote memory that models name",
     "RemoteStore": "there is no remote memory that models name",
     "ReplicatedAllReduceInplace": _MADE_BY_PASSES,
-    "Resize": _MADE_BY_PASSES,
 }
 _OPERATORS: Final = sorted({*_BUILDER.values(), *_REGISTERED, *_TENSORFLOW})
 

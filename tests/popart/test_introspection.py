@@ -118,3 +118,54 @@ def test_patterns_switch_rules() -> None:
         )
         kinds.append([op["type"] for op in json.loads(session._serializeIr())["maingraph"]])
     assert len(kinds[0]) <= len(kinds[1])
+
+
+def test_ops_that_share_their_code_are_called() -> None:
+    """As by PopART, which numbers what is added up before what is not."""
+    builder = popart.Builder()
+    x = builder.addInitializedInputTensor(np.ones((6, 2), np.float32))
+    w = builder.addInitializedInputTensor(np.ones((2, 4), np.float32))
+    y = builder.aiOnnx.matmul([x, w])
+    builder.setSerializeMatMul({y}, "input_channels", 3)
+    loss = builder.aiGraphcore.l1loss([y], 1.0)
+    graphs = []
+    for outlines in (True, False):
+        options = popart.SessionOptions()
+        options.enableOutlining = outlines
+        session = popart.TrainingSession(
+            builder.getModelProto(),
+            popart.DataFlow(1, [y]),
+            loss,
+            popart.ConstSGD(0.1),
+            popart.DeviceManager().createCpuDevice(),
+            userOptions=options,
+        )
+        graphs.append(_ops(session))
+    shared, plain = graphs
+    assert sum(op["type"] == "Call" for op in shared["maingraph"]) == 9
+    assert sum(op["type"] == "MatMul" for op in plain["maingraph"]) == 9
+    assert any(y in [result["name"] for result in op["outputs"]] for op in shared["maingraph"])
+    assert sorted(shared) == [*(f"call_subgraph({number})" for number in range(3)), "maingraph"]
+    shapes = [
+        [operand["shape"] for operand in shared[f"call_subgraph({number})"][0]["inputs"]]
+        for number in range(3)
+    ]
+    assert shapes == [
+        ["[1 2 2]", "[1 2 4]"],
+        ["[1 2 2]", "[1 2 4]"],
+        ["[1 2 4]", "[1 4 2]"],
+    ]
+
+
+def test_what_is_returned_under_another_name() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    names = [builder.aiOnnx.identity([x]), builder.aiOnnx.identity([builder.aiOnnx.exp([x])])]
+    session = popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, names),
+        popart.DeviceManager().createCpuDevice(),
+    )
+    shown = json.loads(session._serializeIr())["maingraph"]
+    found = {op["outputs"][0]["name"]: op["type"] for op in shown}
+    assert found == {names[0]: "Identity", names[1]: "Exp"}

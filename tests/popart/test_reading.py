@@ -57,6 +57,22 @@ def _infer(build: Callable[[Any, str], str], **options: object) -> np.ndarray[An
             ),
             np.repeat(_X, 2, axis=1),
         ),
+        (
+            lambda b, x: b.aiOnnx.resize(
+                [x, b.aiOnnx.constant(np.zeros(0, np.float32)), "", _sizes(b)]
+            ),
+            np.repeat(_X, 2, axis=1),
+        ),
+        (
+            # One element for each dimension, in the middle: lengths are not 1 before rounding.
+            lambda b, x: b.aiOnnx.resize(
+                [x, b.aiOnnx.constant(np.zeros(0, np.float32)), _shrunk(b)],
+                mode="linear",
+                coordinate_transformation_mode="pytorch_half_pixel",
+            ),
+            np.array([[_X[0] @ [5 / 6, 1 / 6] * 5 / 6 + _X[1] @ [5 / 6, 1 / 6] / 6]], np.float32),
+        ),
+        (lambda b, x: b.aiOnnx.clip([x, _half(b, -0.5)]), np.clip(_X, -0.5, None)),
     ],
 )
 def test_results(build: Callable[[Any, str], str], expected: np.ndarray[Any, Any]) -> None:
@@ -69,6 +85,39 @@ def _doubled(builder: Any) -> str:
     """Scales of half precision, which ONNX does not take."""
     name: str = builder.aiOnnx.constant(np.array([1.0, 2.0], np.float16))
     return name
+
+
+def _sizes(builder: Any) -> str:
+    name: str = builder.aiOnnx.constant(np.array([2, 4], np.int32))
+    return name
+
+
+def _shrunk(builder: Any) -> str:
+    name: str = builder.aiOnnx.constant(np.array([0.75, 0.75], np.float32))
+    return name
+
+
+def _half(builder: Any, bound: float) -> str:
+    name: str = builder.aiOnnx.constant(np.array(bound, np.float16))
+    return name
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("", [0, 2, 5, 8]), ("pytorch", [0, 2, 5, 8]), ("ceil", [1, 4, 7, 9])]
+)
+def test_the_nearest_element_at_opset_10(mode: str, expected: list[int]) -> None:
+    builder = popart.Builder(opsets={"ai.onnx": 10, "ai.graphcore": 1})
+    data = np.arange(11, dtype=np.float32)
+    x = builder.addInputTensor("FLOAT", [11])
+    y = builder.aiOnnx.resize([x, builder.aiOnnx.constant(np.array([3 / 8], np.float16))])
+    if mode:
+        builder.addNodeAttribute("nearest_mode", mode, {y})
+    flow, device = popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice()
+    session = popart.InferenceSession(builder.getModelProto(), flow, device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: data}, anchors))
+    np.testing.assert_array_equal(anchors[y], expected)
 
 
 def _session(model: bytes | str, loss: str) -> Any:

@@ -287,5 +287,6 @@ _SETTINGS: Final[Mapping[str, Any]] = {
     "cut": _cut,
     "inplace": lambda text: tuple((int(index), float(rank)) for index, rank in _numbered(text)),
     "location": lambda text: text.replace("+", " "),
+    "available_memory": float,
     "outline": lambda text: (*text.split(","),),
 }

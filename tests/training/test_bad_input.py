@@ -38,6 +38,7 @@ def _with_loss(**loss: Any) -> dict[str, Any]:
         ({**trainable(), "optimiser": {}}, OptionError, "did you mean optimizer?"),
         ({**trainable(), "weights": {"frozen": ["w", "b"]}}, ModelError, "no weight influences"),
         ({**trainable(), "weights": {"frozen": ["bb"]}}, OptionError, "'bb'"),
+        ({**trainable(), "weights": {"trainable": ["w", "x"]}}, OptionError, "no weight 'x'"),
         ({**trainable(), "weights": {"frozen": 3}}, OptionError, "list of names"),
         (trainable(specific=[{"tensors": ["ww"]}]), OptionError, "'ww'"),
     ],

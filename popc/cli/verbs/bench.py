@@ -14,7 +14,13 @@ import click
 from popc.cli.console import Console
 from popc.cli.engine_options import engine_option, limits_option, program_option, threads_option
 from popc.cli.files import write_text
-from popc.cli.model_options import ModelSettings, model_options, train_option
+from popc.cli.model_options import (
+    ModelSettings,
+    file_argument,
+    model_options,
+    several_options,
+    train_option,
+)
 from popc.cli.programs import cache_option, program_source
 from popc.cli.report import Report, format_bytes, format_seconds, format_table
 from popc_runtime.errors import DeviceError, ResourceError, UsageError
@@ -29,7 +35,7 @@ _MAX_ROWS = 15  # kinds of ops that are printed; JSON has all of them
 
 
 @click.command("bench")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@file_argument
 @click.option(
     "-i",
     "--input",
@@ -63,6 +69,7 @@ _MAX_ROWS = 15  # kinds of ops that are printed; JSON has all of them
 @limits_option
 @program_option
 @model_options
+@several_options
 @train_option("For a model: measure a training step; this file names loss and optimizer.")
 @cache_option
 @click.pass_obj

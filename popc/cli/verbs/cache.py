@@ -13,6 +13,7 @@ from popc.cli.model_options import (
     model_argument,
     model_options,
     read_source,
+    several_options,
     train_option,
 )
 from popc.cli.report import Report, counted, format_bytes, format_table
@@ -93,6 +94,7 @@ def _list() -> Report:
 @command.command("why")
 @model_argument
 @model_options
+@several_options
 @train_option("Ask for a training step; this file names loss and optimizer.")
 def _why(*, model: Path, settings: ModelSettings, train: Path | None) -> Report:
     """Say whether the program of MODEL is there, and if not, what the nearest one has otherwise.
@@ -105,8 +107,8 @@ def _why(*, model: Path, settings: ModelSettings, train: Path | None) -> Report:
     from popc.caching.programs import model_name
     from popc.caching.why import explain_key
 
-    request = settings.request(read_source(model), train)
-    answer = explain_key(request, model_name(model), cache_folder())
+    requests = settings.requests(read_source(model), train)
+    answer = explain_key(requests, model_name(model), cache_folder())
     near = answer.nearest
     data = {
         "key": answer.key,

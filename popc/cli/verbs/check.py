@@ -10,6 +10,7 @@ from popc.cli.console import Console
 from popc.cli.engine_options import limits_option
 from popc.cli.model_options import (
     ModelSettings,
+    file_argument,
     model_options,
     refuse_model_settings,
     train_option,
@@ -21,7 +22,7 @@ __all__ = ["command"]
 
 
 @click.command("check")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@file_argument
 @limits_option
 @model_options
 @train_option("Check a training step: this file names loss and optimizer.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,6 @@ from popc.cli.console import Console
 from popc.cli.dumps import Dumps, parse_window
 from popc.cli.model_options import (
     ModelSettings,
-    SeveralShapes,
     model_argument,
     model_options,
     read_source,
@@ -38,9 +38,9 @@ __all__ = ["command"]
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="The archive to write; by default, MODEL with the suffix .popx.",
+    help="The archive to write (- for stdout); by default, MODEL with the suffix .popx.",
 )
 @model_options
 @several_options
@@ -101,7 +101,6 @@ def command(
     model: Path,
     output: Path | None,
     settings: ModelSettings,
-    several: SeveralShapes,
     train: Path | None,
     emit_ir: Path | None,
     emit_dot: Path | None,
@@ -140,26 +139,40 @@ def command(
     if stop_after is not None:
         return _stop_after(model, settings, train, Stage(stop_after), dumps, console)
     # Mistakes there come before files.
-    requests = several.requests(settings, read_source(model), train)
+    requests = settings.requests(read_source(model), train)
     requests = requests.with_notes(pairs(meta, "--meta"))
     target = output or model.with_suffix(".popx")
-    _refuse_target(target, model)
-    refuse_to_replace(target, force=force)  # before minutes of work, not after
-    require_room_for(target)
+    if str(target) == "-":
+        _refuse_terminal(console)
+    else:
+        _refuse_target(target, model)
+        refuse_to_replace(target, force=force)  # before minutes of work, not after
+        require_room_for(target)
     first = requests.programs[0]
     with advised(console, first, lambda change: compile_line(model, settings, train, change)):
         return _compile(console, requests, target, dumps, against, force=force, times=time_passes)
 
 
 def _refuse_target(target: Path, model: Path) -> None:
-    """An archive never replaces its own model, and is not written to stdout."""
-    if target.name in ("-", "-.popx"):
-        what = "is written to a file, not to stdout" if target.name == "-" else "needs a name"
-        raise UsageError(f"an archive {what}", hint="-o FILE.popx")
+    """An archive never replaces its own model, and has a name."""
+    if target.name == "-.popx":
+        raise UsageError("an archive needs a name", hint="-o FILE.popx, or -o - for stdout")
     if target.exists() and str(model) != "-" and target.samefile(model):
         raise UsageError(
             f"the archive would replace the model {model}",
             hint="name another file with -o FILE.popx",
+        )
+
+
+def _refuse_terminal(console: Console) -> None:
+    """An archive on stdout goes to a file or another program, and nothing goes beside it."""
+    if console.json:
+        raise UsageError("stdout takes the JSON document or the archive, not both")
+    if sys.stdout is None or sys.stdout.isatty():
+        raise UsageError(
+            "- stands for standard output, which is "
+            + ("closed" if sys.stdout is None else "a terminal"),
+            hint="-o FILE.popx, or send it somewhere: popc compile ... -o - > FILE.popx",
         )
 
 
@@ -232,12 +245,18 @@ def _compile(
     wanted = dumps.stages.__setitem__ if dumps.text_folder else None
     archive = compile_requests(requests, Watch(timer, wanted, dumps.on_graph), against)
     timer(ProgressEvent(Stage.PACK))
-    archive.save(target, force=force)
-    size = target.stat().st_size
+    to_stdout = str(target) == "-"
+    if to_stdout:
+        data = archive.to_bytes()
+        sys.stdout.buffer.write(data)
+        size = len(data)
+    else:
+        archive.save(target, force=force)
+        size = target.stat().st_size
     timer(ProgressEvent(Stage.PACK, timer.since_last(), format_bytes(size)))
     dumps.write()
     manifest = archive.manifest
-    data = {
+    facts = {
         "archive": target.name,
         "bytes": size,
         "inputs": [str(input_) for input_ in manifest.inputs],
@@ -246,12 +265,15 @@ def _compile(
         "memory": dict(manifest.memory),
         "timings": {stage.value: seconds for stage, seconds in timer.seconds.items()},
     }
-    text = "" if console.quiet else f"{target} ({format_bytes(size)})"
+    text = "" if console.quiet or to_stdout else f"{target} ({format_bytes(size)})"
     if times:
         rows = [[stage.value, f"{seconds:.3f} s"] for stage, seconds in timer.seconds.items()]
         rows.append(["total", f"{sum(timer.seconds.values()):.3f} s"])
         text = "\n".join(part for part in (text, format_table(rows, right=(1,))) if part)
-    return Report("compile", data, text, warnings=archive.notes)
+    if to_stdout and text:
+        console.note(text)
+        text = ""
+    return Report("compile", facts, text, warnings=archive.notes)
 
 
 class _Timer:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from popc.cli.console import Console
+from popc.cli.engine_options import program_option
 from popc.cli.model_options import ModelSettings, model_options
 from popc.cli.report import Report
 
@@ -19,6 +20,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.argument("before", type=_FILE)
 @click.argument("after", type=_FILE)
 @click.option("--all", "show_all", is_flag=True, help="Show every row of long tables.")
+@program_option
 @model_options
 @click.option(
     "--train",
@@ -33,6 +35,7 @@ def command(
     before: Path,
     after: Path,
     show_all: bool,
+    program: str,
     settings: ModelSettings,
     train: Path | None,
 ) -> Report:
@@ -45,19 +48,21 @@ def command(
     \b
     popc diff old.popx new.popx
     popc diff old.popx model.onnx --dim batch=16 --set partials_type=half
+    popc diff several.popx single.popx --program main.2
     """
     from popc.cli.diff_text import difference_text
     from popc.cli.profiles import load_profiles
     from popc.reporting import compare_profiles
 
-    first, second = load_profiles((before, after), settings, train, console)
+    first, second = load_profiles((before, after), settings, train, console, program)
     data = compare_profiles(first, second)
     names = (first.name, second.name)
-    if names[0] == names[1]:
+    if names[0] == names[1] and not before.samefile(after):
         names = (str(before), str(after))
     warnings = tuple(
         f"{name} has no cost report: compile it with --set cost_report=true to compare costs"
         for name in data["without_costs"]
+        if not data["same"]
     )
     text = difference_text(data, names, show_all=show_all)
     document = {"before": first.name, "after": second.name, **data}

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from popc.cli.model_options import file_argument
 from popc.cli.report import Report, counted, format_bytes, format_table
 
 __all__ = ["command"]
@@ -19,7 +20,7 @@ _SECTIONS = (
 
 
 @click.command("inspect")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@file_argument
 @click.option(
     "--section",
     type=click.Choice(_SECTIONS),
@@ -100,6 +101,7 @@ def _archive_summary(data: dict[str, Any]) -> str:
         ),
         *(["  other sizes", _fit_text(row)] for row in data["fits"]),
         *([["replicas", str(data["replicas"])]] if data["replicas"] > 1 else []),
+        *(["needs", f"the operator {name}"] for name in data["operators"]),
         *_training_rows(data),
         *([key.replace("_", " "), format_bytes(count)] for key, count in data["memory"].items()),
     ]
@@ -112,8 +114,10 @@ def _archive_summary(data: dict[str, Any]) -> str:
 
 def _fit_text(row: dict[str, Any]) -> str:
     """The treatment of inputs of other sizes."""
-    told = {"pad": "filled up", "split": "split"}
-    return f"{row['dimension']} is {' or '.join(told[mode] for mode in row['modes'])}"
+    told = {"fill": "filled up", "pad": "filled up", "split": "split"}
+    fills = ", ".join(f"{name} with {number}" for name, number in row["fills"].items())
+    text = f"{row['dimension']} is {' or '.join(told[mode] for mode in row['modes'])}"
+    return f"{text}: {fills}" if fills else text
 
 
 def _archive_programs(data: dict[str, Any]) -> str:

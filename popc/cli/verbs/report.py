@@ -11,7 +11,7 @@ import click
 from popc.cli.console import Console
 from popc.cli.engine_options import program_option
 from popc.cli.files import write_text
-from popc.cli.model_options import ModelSettings, model_options, train_option
+from popc.cli.model_options import ModelSettings, file_argument, model_options, train_option
 from popc.cli.report import Report
 from popc_runtime.errors import ResourceError
 
@@ -25,7 +25,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("report")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@file_argument
 @click.option("--html", type=_FILE, metavar="FILE", help="Write all of it as one HTML page.")
 @click.option(
     "--json", "json_", type=_FILE, metavar="FILE", help="Write the sections as JSON, complete."

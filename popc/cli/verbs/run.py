@@ -12,7 +12,13 @@ import click
 from popc.cli.console import Console
 from popc.cli.engine_options import engine_option, limits_option, program_option, threads_option
 from popc.cli.files import write_text
-from popc.cli.model_options import ModelSettings, model_options, train_option
+from popc.cli.model_options import (
+    ModelSettings,
+    file_argument,
+    model_options,
+    several_options,
+    train_option,
+)
 from popc.cli.programs import cache_option, load_program
 from popc.cli.report import Report, counted, format_seconds
 from popc_runtime.errors import ResourceError, UsageError
@@ -25,7 +31,7 @@ __all__ = ["command"]
 
 
 @click.command("run")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@file_argument
 @click.option(
     "-i",
     "--input",
@@ -83,6 +89,7 @@ __all__ = ["command"]
 @limits_option
 @program_option
 @model_options
+@several_options
 @train_option("For a model: run a training step; this file names loss and optimizer.")
 @cache_option
 @click.pass_obj

@@ -64,9 +64,10 @@ _SHOW_EVERY = 0.1  # seconds between two updates of the progress line
 @click.option("--weights", type=_FILE, help="Start with the weights of this ONNX model.")
 @click.option(
     "--eval", "eval_archive", type=_FILE, metavar="ARCHIVE",
-    help="Evaluate this archive (compiled with constant_weights=false) after each epoch.",
+    help="Evaluate this archive (compiled with constant_weights=false) after each epoch; an "
+    "archive that was compiled with --evaluate needs none.",
 )  # fmt: skip
-@click.option("--eval-data", type=_FILE, help="The data for --eval; --data by default.")
+@click.option("--eval-data", type=_FILE, help="The data to evaluate on; --data by default.")
 @click.option(
     "--accuracy", metavar="OUTPUT=LABELS",
     help="Evaluate the share of samples whose label has the highest score.",
@@ -107,6 +108,7 @@ class _Run:
         import popc_runtime
         from popc.inputs.arguments import read_arrays
         from popc.trained.log import require_plotting
+        from popc_runtime.device import EVALUATION_PROGRAM
         from popc_runtime.process.files import refuse_to_replace, require_room_for
         from popc_runtime.trainer import Trainer
 
@@ -119,7 +121,6 @@ class _Run:
         self.console = console
         self.settings = settings
         self.rates = settings.learning_rates()
-        self.target = settings.wanted()
         self.shown = 0.0
         self.executable: Executable = popc_runtime.load(
             settings.archive,
@@ -127,6 +128,10 @@ class _Run:
             threads=settings.threads,
             floating_point_checks=settings.fp_checks,
         )
+        programs = (program.name for program in self.executable.programs)
+        self.evaluates = EVALUATION_PROGRAM in programs
+        settings.check_evaluation(evaluates=self.evaluates)
+        self.target = settings.wanted(evaluates=self.evaluates)
         self.checkpoints = self._checkpoints()
         data = read_arrays(settings.data)
         evaluate = self._evaluation(data)
@@ -176,7 +181,8 @@ class _Run:
         from popc.trained.evaluation import Evaluation
 
         settings = self.settings
-        if settings.eval_archive is None:
+        own = self.evaluates and (settings.eval_data is not None or settings.accuracy is not None)
+        if settings.eval_archive is None and not own:
             return None
         other = settings.eval_data
         accuracy = None
@@ -186,7 +192,7 @@ class _Run:
                 raise UsageError(f"--accuracy {settings.accuracy}: expected OUTPUT=LABELS")
             accuracy = (output, labels)
         arrays = data if other is None else read_arrays(other)
-        return Evaluation(settings.eval_archive, arrays, accuracy)
+        return Evaluation(settings.eval_archive or self.executable, arrays, accuracy)
 
     def report(self) -> Report:
         """Train, and tell how it went; what has been learnt is kept whatever happens."""

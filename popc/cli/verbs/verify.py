@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from popc.cli.console import Console
-from popc.cli.model_options import ModelSettings, model_options
+from popc.cli.engine_options import program_option
+from popc.cli.model_options import ModelSettings, file_argument, model_options, several_options
 from popc.cli.programs import cache_option, load_compiled
 from popc.cli.report import Report, format_table
 from popc_runtime.errors import UsageError
@@ -22,7 +23,7 @@ _MAX_ROWS = 20  # outputs that are printed; JSON has all of them
 
 
 @click.command("verify")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@file_argument
 @click.option(
     "--reference",
     type=click.Choice(["onnxruntime"]),
@@ -57,7 +58,9 @@ _MAX_ROWS = 20  # outputs that are printed; JSON has all of them
     show_default=True,
     help="Relative tolerance: a share of the tensor's largest absolute value.",
 )
+@program_option
 @model_options
+@several_options
 @cache_option
 @click.pass_obj
 def command(
@@ -70,6 +73,7 @@ def command(
     every: bool,
     rtol: float,
     atol: float,
+    program: str,
     settings: ModelSettings,
     cached: bool,
 ) -> Report:
@@ -80,19 +84,22 @@ def command(
     \b
     popc verify model.onnx --shape x=1,3,224,224
     popc verify model.popx --model model.onnx --input x=image.npy
+    popc verify several.popx --model model.onnx --program main.2
     """
+    from popc.caching.programs import model_name
     from popc.study.verification import verify_file
 
     if not (rtol >= 0 and atol >= 0):  # NaN is not
         raise UsageError("--rtol and --atol must not be negative")
     rows = verify_file(
-        settings.request(model or file),
+        settings.requests(model or file),
         file,
         inputs,
         every=every,
         rtol=rtol,
         atol=atol,
-        compiled=lambda request, model: load_compiled(request, model, console, cached=cached),
+        compiled=lambda requests: load_compiled(requests, model_name(file), console, cached=cached),
+        program=program,
     )
     wrong = [row for row in rows if not row.agrees]
     data = {
@@ -131,7 +138,7 @@ def _all(count: int) -> str:
 def _row(comparison: Comparison) -> list[str]:
     verdict: Any = "agrees" if comparison.agrees else comparison.reason
     return [
-        comparison.name,
+        f"{comparison.name} ({comparison.program})" if comparison.program else comparison.name,
         comparison.type,
         f"{comparison.difference:.3g}",
         f"{comparison.allowed:.3g}",

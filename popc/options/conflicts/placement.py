@@ -133,4 +133,6 @@ def ignored_places(options: Options) -> dict[str, str]:
         found["virtual_graph"] = "virtual_graph_mode is auto"
     if not options.enable_pipelining:
         found["pipeline_stage"] = "enable_pipelining is false"
+    if mode is not VirtualGraphMode.EXECUTION_PHASES:
+        found["execution_phase"] = "virtual_graph_mode is not execution_phases"
     return found

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from popc.options.groups.recomputation import AutoRecomputation
 from popc.options.groups.training import MergeVarUpdate
 from popc.options.options import Options
 from popc_runtime.errors import OptionError
 
-__all__ = ["refuse_training_options"]
+__all__ = ["evaluation_options", "refuse_training_options"]
+
+
+def evaluation_options(options: Options) -> Options:
+    """The options of a training step for a program that evaluates the same weights."""
+    plain = Options()
+    return replace(
+        options,
+        constant_weights=False,
+        accumulation_factor=plain.accumulation_factor,
+        anchors=plain.anchors,
+        auto_recomputation=options.auto_recomputation
+        if options.enable_pipelining
+        else plain.auto_recomputation,
+        checkpoints=plain.checkpoints,
+        merge_var_update=plain.merge_var_update,
+        recompute=plain.recompute,
+    )
 
 
 def refuse_training_options(options: Options) -> None:

@@ -39,7 +39,7 @@ class ArithmeticOptions:
         popart="convolutionOptions.partialsType",
     )
     partials_type_matmuls: Partials = option(
-        Choice(*Partials),
+        Choice(*Partials, synonyms={"": Partials.FLOAT}),  # PopART's default
         Partials.FLOAT,
         "Type in which products of float16 matrices add up. With half, the sum is rounded to "
         "float16 after every 16 products of an element, which is slow here; with float, once "

@@ -38,7 +38,10 @@ class Known(Kind[T]):
 
 @dataclass(frozen=True)
 class Names(Known[tuple[Word, ...]], Generic[Word]):
-    """A list of some of the known names, sorted; these are words or members of an enum."""
+    """A list of some of the known names, sorted; these are words or members of an enum.
+
+    Case does not matter where no name is written exactly so: PopART writes Inner for inner.
+    """
 
     known: tuple[Word, ...] = ()
 
@@ -49,11 +52,14 @@ class Names(Known[tuple[Word, ...]], Generic[Word]):
         names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"is {value!r}, but must be a list of names")
-        chosen = sorted({name for name in names if name})
-        for name in chosen:
-            require_known(name, self.known)
         meant = {str(known_name): known_name for known_name in self.known}
-        return tuple(meant[name] for name in chosen)
+        folded = {name.lower(): name for name in meant}
+        chosen = {
+            name if name in meant else folded.get(name.lower(), name) for name in map(str, names)
+        }
+        for name in sorted(chosen - {""}):
+            require_known(name, self.known)
+        return tuple(meant[name] for name in sorted(chosen - {""}))
 
     def is_parsed(self, value: tuple[Word, ...]) -> bool:
         """True if known names are those that are known."""

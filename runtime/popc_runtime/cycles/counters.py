@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from popc_runtime.cycles.execution import CycleProfile, ExecutionReport
 from popc_runtime.device.engine import Engine
@@ -28,24 +28,30 @@ class CycleCounters:
             engine.program.counts for engine in engines if engine.program.counts is not None
         ]
         self._runs = 0
+        self._call = -1
+        self._runs_of_call = 0
         self._last = [list[tuple[int, int]]() for _ in self._counts]
         self._all = [list[tuple[int, int]]() for _ in self._counts]
 
-    def begin(self) -> None:
-        """Forget what a run that failed has left."""
+    def begin(self, call: int) -> None:
+        """Forget what a run that failed has left; ``call`` numbers the call that the run is of."""
+        if call != self._call:
+            self._call, self._runs_of_call = call, 0
+            self._last = [[] for _ in self._counts]
         for counts in self._counts:
             counts.take(self._program)
+
+    def has_run(self, call: int | None) -> bool:
+        """True if the program has run, in a certain call or at all."""
+        return self._runs > 0 if call is None else self._call == call and self._runs_of_call > 0
 
     def end(self) -> None:
         """Note what a run has done."""
         self._runs += 1
-        self._last = [counts.take(self._program) for counts in self._counts]
-        self._all = [
-            [(old[0] + more[0], old[1] + more[1]) for old, more in zip(sums, new, strict=True)]
-            if sums
-            else new
-            for sums, new in zip(self._all, self._last, strict=True)
-        ]
+        self._runs_of_call += 1
+        taken = [counts.take(self._program) for counts in self._counts]
+        self._last = _added(self._last, taken)
+        self._all = _added(self._all, taken)
 
     def cycle_count(self, name: str) -> int:
         """Cycles of the last run: see `Executable.get_cycle_count`."""
@@ -66,9 +72,22 @@ class CycleCounters:
         return report.inner_cycles(int(found[1] or 0))
 
     def report(self, *, total: bool) -> ExecutionReport:
-        """The execution report of the last run, or of all."""
+        """The execution report of the last call, or of all."""
         if not self._runs:
             raise UsageError("nothing has run yet: run the program before asking for its cycles")
-        runs, counts = (self._runs, self._all) if total else (1, self._last)
+        runs, counts = (self._runs, self._all) if total else (self._runs_of_call, self._last)
         reports = [self._profile.report(taken, runs) for taken in counts]
         return max(reports, key=lambda report: report.cycles)
+
+
+_Counts: TypeAlias = "list[list[tuple[int, int]]]"
+
+
+def _added(sums: _Counts, new: _Counts) -> _Counts:
+    """Counts by replica and block, added up; empty ones are zeros."""
+    return [
+        [(old[0] + more[0], old[1] + more[1]) for old, more in zip(own, added, strict=True)]
+        if own
+        else added
+        for own, added in zip(sums, new, strict=True)
+    ]

@@ -91,6 +91,18 @@ class ExecutionReport:
         """Cycles of transfers that have passed while others computed."""
         return sum(op.hidden for op in self.ops)
 
+    def joined(self, others: Sequence[ExecutionReport]) -> ExecutionReport:
+        """The report on these runs and on those of other programs of the same archive."""
+        reports = (self, *others)
+        return ExecutionReport(
+            self.target,
+            self.clock_hz,
+            sum(report.runs for report in reports),
+            tuple(op for report in reports for op in report.ops),
+            any(report.assumed for report in reports),
+            tuple(map(sum, zip(*(report.beside for report in reports), strict=True))),
+        )
+
     def by_kind(self) -> dict[str, int]:
         """Cycles by what they were spent on."""
         columns = zip(*(op.cycles for op in self.ops), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from zlib import crc32
 
 import numpy as np
@@ -13,19 +14,23 @@ __all__ = ["SyntheticInput", "synthetic_sample"]
 
 
 class SyntheticInput:
-    """Feeds the device with one sample, which depends on the seed, again and again."""
+    """Feeds the device with one sample, which depends on the seed, again and again.
 
-    def __init__(self, stream: StreamSpec, seed: int) -> None:
-        self._stream = stream
+    Each program of an archive has a stream of this name; those of one size get one sample.
+    """
+
+    def __init__(self, streams: Sequence[StreamSpec], seed: int) -> None:
+        self._streams = streams
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
-        """Make the sample of another seed."""
-        self._sample = synthetic_sample(self._stream, seed).tobytes()
+        """Make the samples of another seed."""
+        samples = (synthetic_sample(stream, seed).tobytes() for stream in self._streams)
+        self._samples = {len(sample): sample for sample in samples}
 
     def load(self, target: memoryview) -> None:
         """Copy the sample to device memory."""
-        target[:] = self._sample
+        target[:] = self._samples[target.nbytes]
 
 
 def synthetic_sample(stream: StreamSpec, seed: int) -> Array:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from popc_runtime.device.counts import BlockCounts
 
 __all__ = [
+    "EVALUATION_PROGRAM",
     "IO_OPCODES",
     "LOAD_PROGRAM",
     "MAIN_PROGRAM",
@@ -36,6 +37,7 @@ __all__ = [
 
 LOAD_PROGRAM: Final = "weights_from_host"
 MAIN_PROGRAM: Final = "main"
+EVALUATION_PROGRAM: Final = "evaluation"  # beside one that trains
 IO_OPCODES: Final = frozenset({"HostLoad", "HostStore"})
 
 

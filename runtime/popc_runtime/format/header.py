@@ -32,7 +32,7 @@ __all__ = ["DIGEST_SIZE", "FORMAT_VERSION", "HEADER_SIZE", "MAGIC", "Header", "i
 
 MAGIC: Final = b"\x89POPX\r\n\x1a"
 # Archives of other major versions are refused; what a minor version adds can mostly be skipped.
-FORMAT_VERSION: Final = (1, 3)
+FORMAT_VERSION: Final = (1, 4)
 DIGEST_SIZE: Final = 32  # SHA-256
 _LAYOUT: Final = struct.Struct("<8sHHHHQII32s")
 HEADER_SIZE: Final = _LAYOUT.size
@@ -140,6 +140,8 @@ def is_archive(path: str | os.PathLike[str]) -> bool:
         OSError: it cannot be read.
     """
     name = os.fspath(path)
+    if os.path.isdir(name):  # noqa: PTH112 - as below
+        return False
     with open(name, "rb") as stream:  # noqa: PTH123 - pathlib is slow to import
         start = stream.read(len(MAGIC))
     return start == MAGIC or (name.endswith(".popx") and MAGIC.startswith(start))

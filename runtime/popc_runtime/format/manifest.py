@@ -124,6 +124,8 @@ class Manifest:
             archive says otherwise.
         memory: Bytes by purpose.
         provenance: What the model says about its origin.
+        operators: Operators that users define, which have to be registered before the archive is
+            loaded, as ``domain.name:version``.
         format_version, schema_hash: The format, and a hash over its definition, which tells apart
             development builds that share a version.
     """
@@ -146,6 +148,7 @@ class Manifest:
     floating_point_checks: tuple[FloatCheck, ...] = ()
     memory: Mapping[str, int] = field(default_factory=dict[str, int])
     provenance: Mapping[str, str] = field(default_factory=dict[str, str])
+    operators: tuple[str, ...] = ()
     format_version: tuple[int, int] = FORMAT_VERSION
     schema_hash: str = field(default_factory=lambda: SCHEMA_HASH)
 
@@ -182,6 +185,8 @@ class Manifest:
             floating_point_checks=source.choices("floating_point_checks", FloatCheck),
             memory=source.integer_map("memory"),
             provenance=source.text_map("provenance"),
+            # Archives of format 1.3 need none.
+            operators=source.texts("operators") if source.any("operators") else (),
             format_version=(major, minor),
             schema_hash=source.text("schema_hash"),
         )

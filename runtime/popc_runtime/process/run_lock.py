@@ -30,17 +30,19 @@ class RunLock:
             come between taking it and having it.
         running: Whether the thread that has the lock is within a run.
         closed: Whether there are to be no more runs.
-        last: The program that ran last.
+        calls: The number of calls that have begun to run programs.
+        in_parts: Whether the call of the thread that has the lock makes several runs.
         runs, seconds: How many there were, and how long they took.
     """
 
-    __slots__ = ("__weakref__", "closed", "last", "lock", "running", "runs", "seconds")
+    __slots__ = ("__weakref__", "calls", "closed", "in_parts", "lock", "running", "runs", "seconds")
 
     def __init__(self) -> None:
         self.lock = RLock()
         self.running = False
         self.closed = False
-        self.last = ""
+        self.calls = 0
+        self.in_parts = False
         self.runs = 0
         self.seconds = 0.0
         forget_in_children(self)
@@ -68,7 +70,22 @@ class RunLock:
                 hint="load the archive a second time, and run the second executable",
             )
 
-    def run(self, call: Callable[..., _T], name: str, *arguments: object) -> _T:
+    def begin(self) -> None:
+        """Begin a run, for a thread that has the lock; see `check_ready` for errors."""
+        self.check_ready()
+        self.calls += not self.in_parts
+
+    def in_one_call(self, run: Callable[[], _T]) -> _T:
+        """The result of ``run``, which makes several runs for one call."""
+        with self.lock:
+            self.begin()
+            self.in_parts = True
+            try:
+                return run()
+            finally:
+                self.in_parts = False
+
+    def run(self, call: Callable[..., _T], *arguments: object) -> _T:
         """The result of a call that runs a program; ``None`` says that nothing has run.
 
         Raises:
@@ -82,7 +99,6 @@ class RunLock:
             finally:
                 self.running = False
             if result is not None:
-                self.last = name
                 self.runs += 1
                 self.seconds += perf_counter() - start
             return result
@@ -90,7 +106,7 @@ class RunLock:
     def forget_threads(self) -> None:
         """See `forget_in_children`."""
         if free(self.lock):
-            self.running = False
+            self.running = self.in_parts = False
 
 
 class Background:

@@ -84,10 +84,11 @@ def _scatter_reduce(node: Node) -> Tensor:
         indices = _broadcast(node, indices, data.type.shape, axis)
     else:
         data = emit_slice(node, data, [range(dim) for dim in shape])
+    reduction = node.text("reduction", "sum").lower()
     attributes: AttributeMap = {
         "axis": axis,
         "axis_size": node.integer("axis_size"),
-        "reduction": node.text("reduction", "sum").lower(),
+        "reduction": "none" if reduction == "noreduction" else reduction,
     }
     return node.emit("ScatterReduce", [data, indices, node.optional(2)], attributes)
 

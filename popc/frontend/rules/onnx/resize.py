@@ -16,7 +16,7 @@ from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "emit_scaled", "mode_attributes"]
 
 # Transformations by which an axis that keeps its size also keeps its elements.
 _KEEPING: Final = frozenset(
@@ -52,7 +52,7 @@ def _resize(node: Node) -> Tensor:
         "scales": target.scales,
         "mode": node.text("mode"),
         "coordinate_transformation_mode": transformation,
-        **_mode_attributes(node),
+        **mode_attributes(node),
     }
     if transformation == "tf_crop_and_resize":
         attributes["roi"] = _roi(node, x.type.rank)
@@ -64,16 +64,17 @@ def _keeps(target: _Target, shape: Shape) -> bool:
     return target.shape == shape and all(scale == 1.0 for scale in target.scales)
 
 
-def _mode_attributes(node: Node) -> AttributeMap:
-    mode = node.text("mode")
+def mode_attributes(node: Node) -> AttributeMap:
+    """The attributes of a Resize that depend on its mode, with the defaults of opset 11."""
+    mode = node.text("mode", "nearest")
     if mode == "nearest":
-        return {"nearest_mode": node.text("nearest_mode")}
+        return {"nearest_mode": node.text("nearest_mode", "round_prefer_floor")}
     filtering: AttributeMap = {
-        "exclude_outside": node.integer("exclude_outside"),
+        "exclude_outside": node.integer("exclude_outside", 0),
         "antialias": node.integer("antialias", 0),
     }
     if mode == "cubic":
-        filtering["cubic_coeff_a"] = node.number("cubic_coeff_a")
+        filtering["cubic_coeff_a"] = node.number("cubic_coeff_a", -0.75)
     return filtering
 
 
@@ -188,19 +189,21 @@ def _resize_simply(node: Node, scales: Sequence[float]) -> Tensor:
 
 
 def _asymmetric(node: Node, x: Tensor, scales: Sequence[float], attributes: AttributeMap) -> Tensor:
+    return emit_scaled(
+        node, x, scales, {"coordinate_transformation_mode": "asymmetric", **attributes}
+    )
+
+
+def emit_scaled(node: Node, x: Tensor, scales: Sequence[float], attributes: AttributeMap) -> Tensor:
+    """``x``, of as many dimensions as there are scales, resized.
+
+    Raises:
+        ModelError: there are more or fewer scales, or one is not positive.
+    """
     target = _from_scales(x.type.shape, range(x.type.rank), np.asarray(scales))
     if _keeps(target, x.type.shape):
         return x
-    return node.emit(
-        "Resize",
-        [x],
-        {
-            "shape": target.shape,
-            "scales": target.scales,
-            "coordinate_transformation_mode": "asymmetric",
-            **attributes,
-        },
-    )
+    return node.emit("Resize", [x], {"shape": target.shape, "scales": target.scales, **attributes})
 
 
 RULES: Final = default_domain({"Resize": _resize, "Upsample": _upsample})

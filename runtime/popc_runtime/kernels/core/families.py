@@ -91,6 +91,10 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "ctc_decoder": ("CtcBeamSearchDecoder",),
     "conv_deform": ("DeformConv",),
     "conv_deform_grad": ("DeformConvGrad",),
+    "custom": (
+        "Custom",
+        "CustomGrad",
+    ),
     "dynamic": (
         "DynamicAdd",
         "DynamicSlice",

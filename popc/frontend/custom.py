@@ -1,0 +1,20 @@
+"""The operator that a user has registered for a node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import onnx
+
+from popc_runtime.custom import CustomOperator, find_operator
+
+__all__ = ["custom_operator"]
+
+# The version of the operator, where a model says it of the node; otherwise its opset is that.
+_VERSION: Final = "__op_version"
+
+
+def custom_operator(proto: onnx.NodeProto, domain: str, opset: int) -> CustomOperator | None:
+    """The operator that is registered for a node; ``None`` if there is none."""
+    said = next((entry.i for entry in proto.attribute if entry.name == _VERSION), opset)
+    return find_operator(domain, proto.op_type, said)
