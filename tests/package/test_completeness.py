@@ -18,6 +18,7 @@ import popc.ops
 import popc.transforms.batch_serialization.rules
 import popc_runtime.kernels
 import popc_runtime.native.encoders
+import tests.native.families
 from popc.autodiff.rules import GRADIENTS, NOT_DIFFERENTIABLE
 from popc.frontend import LoadedModel, find_unsupported
 from popc.frontend.rules import RULES
@@ -165,10 +166,20 @@ _ROOMS: dict[ModuleType, str] = {
 def test_files_have_the_names_of_families(room: ModuleType) -> None:
     """A family of ops has one name from the model to the native kernel, perhaps with more to it."""
     (folder,) = room.__path__
-    families = {path.stem for path in Path(popc.ops.__path__[0]).glob("*.py")}
     stems = {path.stem for path in Path(folder).glob("*.py")} - {"__init__"}
-    strange = {stem for stem in stems if not any(_is_of(stem, family) for family in families)}
-    assert strange == set(_ROOMS[room].split())
+    assert _strange(stems) == set(_ROOMS[room].split())
+
+
+def test_tests_of_native_kernels_have_the_names_of_families() -> None:
+    """What is of several families, or of none, stands in the folder around."""
+    folder = Path(tests.native.families.__path__[0])
+    assert _strange({path.stem.removeprefix("test_") for path in folder.glob("test_*.py")}) == set()
+
+
+def _strange(stems: set[str]) -> set[str]:
+    """Names of files that are of no family."""
+    families = {path.stem for path in Path(popc.ops.__path__[0]).glob("*.py")}
+    return {stem for stem in stems if not any(_is_of(stem, family) for family in families)}
 
 
 def _is_of(stem: str, family: str) -> bool:

@@ -11,10 +11,10 @@ from xdist.scheduler import LoadGroupScheduling
 __all__ = ["TableScheduling"]
 
 
-class TableScheduling(LoadGroupScheduling):
+class TableScheduling(LoadGroupScheduling):  # type: ignore[misc] - xdist has no types
     """Groups as `xdist_group` names them; the rows of a parametrised test are one, too."""
 
     def _split_scope(self, nodeid: str) -> str:
         """The group of a test."""
-        group = super()._split_scope(nodeid)
+        group: str = super()._split_scope(nodeid)
         return group.partition("[")[0] if group == nodeid else group
