@@ -11,7 +11,7 @@ from xdist.scheduler import LoadGroupScheduling
 __all__ = ["TableScheduling"]
 
 
-class TableScheduling(LoadGroupScheduling):  # type: ignore[misc] - xdist has no types
+class TableScheduling(LoadGroupScheduling):  # type: ignore[misc]
     """Groups as `xdist_group` names them; the rows of a parametrised test are one, too."""
 
     def _split_scope(self, nodeid: str) -> str:
