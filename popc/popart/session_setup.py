@@ -131,7 +131,7 @@ class Setup:
 
     @property
     def model(self) -> onnx.ModelProto:
-        """The model."""
+        """The model as ONNX has it."""
         return self.loaded.proto
 
     @property

@@ -80,7 +80,7 @@ class _Program:
 
     @cached_property
     def costs(self) -> CostReport:
-        """On the target."""
+        """The costs of a run on the target."""
         return costs_of(self.compiled.planned)
 
     @cached_property

@@ -103,7 +103,7 @@ class ChipState:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A program in short.
+    """What a program needs of its target, in a few numbers and lists.
 
     Attributes:
         target: Its name.

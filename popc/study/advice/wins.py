@@ -24,7 +24,7 @@ _LITTLE: Final = 1.01
 
 @dataclass(frozen=True, slots=True)
 class Win:
-    """A change that pays.
+    """A change that saves time or memory.
 
     Attributes:
         name: Of what is changed.
