@@ -103,7 +103,7 @@ class ChipState:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a program needs of its target, in a few numbers and lists.
+    """The needs of a program, in a few numbers and lists.
 
     Attributes:
         target: Its name.
