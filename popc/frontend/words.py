@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import onnx
 
 from popc.frontend.names import default_domain_name
+from popc.frontend.open_graph import OpenGraph
 from popc.frontend.values import TableValue, TextValue, Value
 from popc.frontend.walk import all_nodes
 from popc.ir import OpSettings, Tensor
@@ -23,17 +23,12 @@ from popc.ops.build import build
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType, LabelKind
 
-if TYPE_CHECKING:
-    from popc.frontend.importer import GraphImporter
-
 __all__ = [
     "TensorLabels",
-    "constant_words",
     "known_words",
     "labels_of",
     "looked_up",
     "moved_words",
-    "text_constant",
 ]
 
 # Attributes that hold what strings are compared with; those of others only become results.
@@ -87,7 +82,7 @@ class TensorLabels:
 
 
 def labels_of(
-    importer: GraphImporter, texts: Iterable[str], results: Mapping[str, Value]
+    importer: OpenGraph, texts: Iterable[str], results: Mapping[str, Value]
 ) -> dict[str, TensorLabels]:
     """The labels of inputs that are strings, and of results that are strings or lists of maps."""
     inputs = {name: importer.lookup(name) for name in texts}
@@ -100,28 +95,7 @@ def labels_of(
     return found
 
 
-def text_constant(
-    importer: GraphImporter, words: Sequence[str], shape: tuple[int, ...]
-) -> TextValue:
-    """Strings that are known.
-
-    Raises:
-        ModelError: they are not as many as the shape has elements.
-    """
-    known = tuple(dict.fromkeys(words))
-    places = {word: place for place, word in enumerate(known)}
-    numbers = np.array([places[word] for word in words], np.int64)
-    if numbers.size != prod(shape):
-        raise ModelError(f"{numbers.size} strings do not fill a tensor of shape {list(shape)}")
-    return TextValue(importer.constant(numbers.reshape(shape), DType.INT64), known)
-
-
-def constant_words(importer: GraphImporter, tensor: onnx.TensorProto) -> TextValue:
-    """The strings of a tensor."""
-    return text_constant(importer, _strings(tensor), tuple(tensor.dims))
-
-
-def looked_up(importer: GraphImporter, name: str, text: TextValue, table: Array) -> Tensor:
+def looked_up(importer: OpenGraph, name: str, text: TextValue, table: Array) -> Tensor:
     """The entries of a table that has one for each word, and at last that of unknown words."""
     entries = importer.constant(table, DType.of(table.dtype))
     settings = OpSettings(origin=name)
@@ -131,9 +105,7 @@ def looked_up(importer: GraphImporter, name: str, text: TextValue, table: Array)
     return importer.fold_if_small(gather)[0]
 
 
-def _in_words(
-    importer: GraphImporter, name: str, text: TextValue, words: tuple[str, ...]
-) -> Tensor:
+def _in_words(importer: OpenGraph, name: str, text: TextValue, words: tuple[str, ...]) -> Tensor:
     """The places of strings in another list of words, which holds all of theirs."""
     if text.words == words:
         return text.numbers
@@ -142,7 +114,7 @@ def _in_words(
 
 
 def moved_words(
-    importer: GraphImporter, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]
+    importer: OpenGraph, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]
 ) -> list[Value | None] | None:
     """The results of a node that moves or compares strings; ``None`` if it does neither.
 

@@ -11,7 +11,6 @@ from popc.frontend.node import ImportRule, Node
 from popc.frontend.rules.common import default_domain, known_scalar
 from popc.frontend.tensors import dtype_from_onnx
 from popc.frontend.values import TextValue, Value
-from popc.frontend.words import text_constant
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
@@ -28,12 +27,12 @@ def _text_of(node: Node) -> TextValue | None:
     """The strings of a constant; ``None`` if it holds numbers."""
     text = node.constant_text("value")
     if text is not None:
-        return text_constant(node.importer, text.words, text.shape)
+        return node.importer.text_constant(text.words, text.shape)
     if node.has("value_string"):
-        return text_constant(node.importer, [node.text("value_string")], ())
+        return node.importer.text_constant([node.text("value_string")], ())
     if node.has("value_strings"):
         words = node.texts("value_strings")
-        return text_constant(node.importer, words, (len(words),))
+        return node.importer.text_constant(words, (len(words),))
     return None
 
 
