@@ -192,7 +192,7 @@ def command(
 class _Best(NamedTuple):
     """The best classes that are wanted: how many (0: none), and the names of all."""
 
-    count: int
+    number: int
     names: Sequence[str]
 
     @classmethod
@@ -208,9 +208,9 @@ class _Best(NamedTuple):
         """The best classes as data and as tables, if they are wanted."""
         from popc.cli.results import top_data, top_text
 
-        if not self.count:
+        if not self.number:
             return {}, []
-        found = top_data(arrays, self.count, self.names)
+        found = top_data(arrays, self.number, self.names)
         return {"top": found}, [f"\n{top_text(found)}\n"]
 
 
