@@ -20,8 +20,8 @@ $(VENV)/.ready: pyproject.toml runtime/pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install --upgrade 'pip>=25.1'
 	@echo "Compiling the native kernels, which takes a minute or two ..."
-	@$(PIP) install -e ./runtime
-	@$(PIP) install -e .
+	@PYTHONWARNINGS=ignore $(PIP) install -e ./runtime
+	@PYTHONWARNINGS=ignore $(PIP) install -e .
 	@touch $@
 	@echo "$(VENV) is ready."
 
