@@ -197,7 +197,7 @@ class _Best(NamedTuple):
 
     @classmethod
     def of(cls, top: int | None, labels: Path | None) -> _Best:
-        """Those of --top and --labels."""
+        """The classes that --top and --labels ask for."""
         from popc.cli.results import read_labels
 
         if labels is not None and top is None:
