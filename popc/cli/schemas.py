@@ -96,6 +96,7 @@ _INSPECT: Final = record(
     identical_seeds=TRUTH,
     index_limits=map_of(COUNT),
     model_sha256=TEXT,
+    operators={"type": ["array", "object"]},
     options=list_of(record({"name": TEXT, "value": ANY, "origin": TEXT})),
     program=TEXT,
     programs=list_of(TEXT),
