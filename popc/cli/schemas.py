@@ -178,8 +178,10 @@ DOCUMENTS: Final[Mapping[str, Schema]] = {
         compiles=TRUTH,
         problem=optional(record({"code": TEXT, "message": TEXT, "details": list_of(TEXT)})),
         missing_instructions=list_of(TEXT),
+        signed_by=list_of(TEXT),
         unsupported=list_of(record({"op": TEXT, "domain": TEXT, "reason": TEXT})),
     ),
+    "sign": record({"archive": TEXT, "signature": TEXT}),
     "compile": record(
         {},
         archive=TEXT,

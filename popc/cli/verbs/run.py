@@ -103,6 +103,12 @@ __all__ = ["command"]
     help="Of pictures: bytes from 0 to 255, numbers from 0 to 1, or normalised as for ImageNet; "
     "auto: bytes for integers, imagenet for floats with three channels, else unit.",
 )
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop a step that takes longer, or what the program computes when it is loaded.",
+)
 @click.option("--values", is_flag=True, help="With --format json: print every value.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @threads_option("run")
@@ -128,6 +134,7 @@ def command(
     top: int | None,
     labels: Path | None,
     pixels: str,
+    timeout: float | None,
     values: bool,
     force: bool,
     threads: int | None,
@@ -162,6 +169,7 @@ def command(
         floating_point_checks=fp_checks,
         engine=engine,
         limits=limits,
+        timeout=timeout,
     )
     executable = executable.program(program) if program else executable
     feeds = gather_inputs(inputs, executable, steps, pixels)
@@ -170,7 +178,8 @@ def command(
         raise UsageError("stdout takes the JSON document or an array, not both")
     if report_path is not None and report_path.exists() and not force:
         raise ResourceError(f"{report_path} exists already", hint="--force replaces it")
-    arrays = _run_steps(executable, feeds, steps, inputs, strict=strict)
+    keywords = {"cast": "no" if strict else "safe", "timeout": timeout}
+    arrays = _run_steps(executable, feeds, steps, inputs, keywords)
     if report_path is not None:
         _write_report(executable, report_path)
     warnings = _non_finite(arrays, strict=strict)
@@ -185,8 +194,7 @@ def command(
     }
     steps_text = f"{counted(steps, 'step')} in {format_seconds(seconds)}"
     text = "\n".join([results_table(arrays), *tables, steps_text, *_renamed(written, results)])
-    to_stdout = "-" in written.values()
-    return Report("run", data, "" if to_stdout else text, warnings=warnings)
+    return Report("run", data, "" if "-" in written.values() else text, warnings=warnings)
 
 
 class _Best(NamedTuple):
@@ -235,8 +243,7 @@ def _run_steps(
     feeds: Sequence[Mapping[str, Array]],
     steps: int,
     inputs: Sequence[str],
-    *,
-    strict: bool,
+    keywords: Mapping[str, Any],
 ) -> dict[str, Array]:
     """Results by name; of several steps, stacked along a new first axis."""
     import numpy as np
@@ -244,7 +251,7 @@ def _run_steps(
     from popc.inputs.arrays import drawn_names, may_not_suit
 
     with may_not_suit(drawn_names(inputs, executable)):
-        collected = [executable.run(feed, cast="no" if strict else "safe") for feed in feeds]
+        collected = [executable.run(feed, **keywords) for feed in feeds]
     if steps == 1:
         return collected[0]
     return {
