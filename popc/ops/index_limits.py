@@ -7,6 +7,7 @@ from typing import Final
 
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integer
+from popc_runtime.format import DType
 
 __all__ = ["index_limits"]
 
@@ -32,15 +33,25 @@ _READERS: Final[Mapping[str, tuple[int, Callable[[Op], int]]]] = {
     "SoftmaxCrossEntropyLoss": (1, _classes),
 }
 # Results hold numbers of the operands, and no others.
+_MASK: Final = 2
 _MOVERS: Final = frozenset(
     ("Cast", "Concat", "Copy", "Detach", "Expand", "Reshape", "Slice", "Split", "Transpose")
 )
 
 
+def _is_from_one(op: Op) -> bool:
+    """True for what takes its operand from 1."""
+    if op.op_type != "Sub":
+        return False
+    data = op.operand(0).data
+    return data is not None and data.size > 0 and bool((data == 1).all())
+
+
 def index_limits(graph: Graph) -> dict[str, int]:
     """By integer input of ``graph``: less than this its numbers must be; not there if any will do.
 
-    What is read in graphs within it is not looked at.
+    Masks have two numbers: what is taken from 1, or made a truth value.  What is read in graphs
+    within ``graph`` is not looked at.
     """
     inputs: dict[Tensor, set[str]] = {
         tensor: {tensor.name}
@@ -54,8 +65,10 @@ def index_limits(graph: Graph) -> dict[str, int]:
             tensor = op.optional(index)
             for name in inputs.get(tensor, ()) if tensor is not None else ():
                 limits[name] = min(limits.get(name, places(op)), places(op))
-        elif op.op_type in _MOVERS:
+        elif op.op_type in _MOVERS or _is_from_one(op):
             names = {name for tensor in op.inputs if tensor for name in inputs.get(tensor, ())}
-            if names and not any(tensor.type.dtype.is_float for tensor in op.outputs):
+            if op.op_type == "Sub" or op.output.type.dtype is DType.BOOL:
+                limits |= {name: min(limits.get(name, _MASK), _MASK) for name in names}
+            elif names:
                 inputs |= dict.fromkeys(op.outputs, names)
     return {name: limit for name, limit in sorted(limits.items()) if limit > 0}

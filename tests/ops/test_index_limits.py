@@ -26,12 +26,16 @@ from popc_runtime.format import DType
         ("a = Gather (table, i) o = OneHot (i, depth, values) y = ReduceSum (o)", {"i": 5}),
         ("f = Cast <to = 1> (i) y = Relu (f)", {}),
         ("y = Add (i, i)", {}),
+        ("f = Cast <to = 1> (i) y = Sub (one, f)", {"i": 2}),
+        ("r = Reshape (i, flat) y = Cast <to = 9> (r)", {"i": 2}),
+        ("f = Cast <to = 1> (i) y = Sub (f, one)", {}),
         ("y = GatherElements <axis = 0> (row, i)", {"i": 4}),
     ],
 )
 def test_readers_of_inputs_limit_them(body: str, limits: dict[str, int]) -> None:
     text = f"""<ir_version: 9, opset_import: ["" : 17]> g (int64[2] i) => (y)
-        <float[6, 3] table = {{{", ".join(["1.0"] * 18)}}}, int64[1] flat = {{-1}},
+        <float one = {{1.0}},
+         float[6, 3] table = {{{", ".join(["1.0"] * 18)}}}, int64[1] flat = {{-1}},
          int64 depth = {{5}}, float[2] values = {{0.0, 1.0}}, float[4] row = {{1.0, 2.0, 3.0, 4.0}}>
         {{ {body} }}"""
     model = parser.parse_model(text)
