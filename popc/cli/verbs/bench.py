@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_MAX_ROWS = 15
+_MAX_ROWS = 15  # kinds of ops that are printed; JSON has all of them
 
 
 @click.command("bench")
@@ -111,12 +111,12 @@ def command(
     executable = executable.program(program) if program else executable
     given = gather_inputs(inputs, executable)[0]
     drawn = random_inputs(executable, given)
-    feeds = {**given, **drawn}
+    arrays = {**given, **drawn}
     with may_not_suit([*drawn_names(inputs, executable), *drawn]):
-        first = _time_run(executable, feeds)
+        first = _time_run(executable, arrays)
     for _ in range(warmup):
-        executable.run(feeds)
-    times = sorted(_time_run(executable, feeds) for _ in range(runs))
+        executable.run(arrays)
+    times = sorted(_time_run(executable, arrays) for _ in range(runs))
     memory = executable.manifest.memory
     data: dict[str, Any] = {
         "settings": {"runs": runs, "warmup": warmup, "engine": executable.engine},
@@ -130,7 +130,7 @@ def command(
     }
     text = _table(data)
     if where:
-        rows = _profile(executable, feeds)
+        rows = _profile(executable, arrays)
         data["where"] = [row.to_dict() for row in rows]
         text += "\n\n" + _where_table(rows)
     if save is not None:
@@ -151,9 +151,9 @@ def _percent(text: str | None, compare: Path | None) -> float | None:
         raise UsageError(f"--fail-over {text}: expected a percentage, as in 5%") from None
 
 
-def _time_run(executable: Executable, feeds: dict[str, Array]) -> float:
+def _time_run(executable: Executable, arrays: dict[str, Array]) -> float:
     start = perf_counter()
-    executable.run(feeds)
+    executable.run(arrays)
     return perf_counter() - start
 
 
@@ -196,9 +196,9 @@ class _Row(NamedTuple):
         }
 
 
-def _profile(executable: Executable, feeds: dict[str, Array]) -> list[_Row]:
+def _profile(executable: Executable, arrays: dict[str, Array]) -> list[_Row]:
     """The times of instructions, the most expensive ones first; the best of five runs each."""
-    runs = [executable.profile(feeds) for _ in range(5)]
+    runs = [executable.profile(arrays) for _ in range(5)]
     seconds: dict[tuple[str, bool], float] = defaultdict(float)
     counts: dict[tuple[str, bool], int] = defaultdict(int)
     for steps in zip(*runs, strict=True):

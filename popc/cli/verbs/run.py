@@ -172,14 +172,14 @@ def command(
         timeout=timeout,
     )
     executable = executable.program(program) if program else executable
-    feeds = gather_inputs(inputs, executable, steps, pixels)
+    samples = gather_inputs(inputs, executable, steps, pixels)
     targets = plan_outputs(results, executable.outputs, force=force)
     if console.json and "-" in targets.values():
         raise UsageError("stdout takes the JSON document or an array, not both")
     if report_path is not None and report_path.exists() and not force:
         raise ResourceError(f"{report_path} exists already", hint="--force replaces it")
     keywords = {"cast": "no" if strict else "safe", "timeout": timeout}
-    arrays = _run_steps(executable, feeds, steps, inputs, keywords)
+    arrays = _run_steps(executable, samples, steps, inputs, keywords)
     if report_path is not None:
         _write_report(executable, report_path)
     warnings = _non_finite(arrays, strict=strict)
@@ -240,7 +240,7 @@ def _write_report(executable: Executable, path: Path) -> None:
 
 def _run_steps(
     executable: Executable,
-    feeds: Sequence[Mapping[str, Array]],
+    samples: Sequence[Mapping[str, Array]],
     steps: int,
     inputs: Sequence[str],
     keywords: Mapping[str, Any],
@@ -251,7 +251,7 @@ def _run_steps(
     from popc.inputs.arrays import drawn_names, may_not_suit
 
     with may_not_suit(drawn_names(inputs, executable)):
-        collected = [executable.run(feed, **keywords) for feed in feeds]
+        collected = [executable.run(sample, **keywords) for sample in samples]
     if steps == 1:
         return collected[0]
     return {
