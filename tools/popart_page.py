@@ -51,12 +51,12 @@ with pipelining, accumulation and recomputation; both compare with PyTorch.
 
 PopART's authors wrote 692 functions of tests for this interface. `make popart-tests \
 POPART_TESTS=FOLDER` runs the 673 that can be collected: 631 pass, and it says of every other one \
-why it does not. Most need code generators, planners or profilers of Poplar's, or functions of older \
-numpy and onnx, or their authors skip them; with a few popc does something else.
+why it does not. Most need code generators, planners or profilers of Poplar's, or functions of \
+older numpy and onnx, or their authors skip them; with a few popc does something else.
 
-That takes 4.4 minutes of CPU, 8 minutes on two cores that had other things to do. Half of it goes \
-into tests of operators, of which most is the reference in PyTorch; then come tests of sessions \
-and devices, and those that compare optimizers in hundreds of combinations.
+That takes 4.4 minutes of CPU, 8 minutes on two cores that had other things to do: nearly half of \
+it in tests of operators, a quarter in those of sessions and devices, a sixth in those that \
+compare optimizers in hundreds of combinations.
 
 `prepareDevice` of a graph of ten ops takes 25 ms of CPU (42 the first time in a process), and a \
 Builder 0.2 ms for each node: 1.9 s for 10,000 (`python -m tools.popart_figures`).
