@@ -60,9 +60,10 @@ class SessionCore:
         self._executable: Executable | None = None
         self._is_prepared = self._is_loaded = self._sent = self._has_run = False
         self._rng: tuple[int, ...] = ()  # as they were set, until they are used
-        self._checked = False
+        self._checked = self._in_sync = False
         self._seed = time.time_ns() & 0xFFFFFFFFFFFFFFFF
-        setup.transform()
+        if not setup.is_transformed:
+            setup.transform()
         self._weights = HostWeights(
             *(setup.model, setup.base, setup.unused_weights),
             setup.shared,
@@ -127,7 +128,8 @@ class SessionCore:
         options = self._setup.options
         with popart_errors():
             executable = self._setup.executable(self._seed)
-        log("session", "INFO", "Graph compiled")
+        if not self._setup.was_loaded:
+            log("session", "INFO", "Graph compiled")
         if not options.compileEngine:
             return
         self._executable = executable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -173,6 +173,18 @@ class Setup:
 
     # -- the program -----------------------------------------------------------------------------
 
+    @property
+    def is_transformed(self) -> bool:
+        """True if `transform` has nothing to do any more."""
+        return self._program is not None
+
+    def on_device(self, device: DeviceInfo, name: str) -> Self:
+        """The same settings on another device, with the same program if that does as well."""
+        other = replace(self, device=device, name=name)
+        if other._kind_of_device() != self._kind_of_device():
+            other._program, other._saved, other._archive = None, None, b""
+        return other
+
     def transform(self) -> None:
         """Compile as far as no device is needed, unless the cache has the program.
 
@@ -296,10 +308,15 @@ class Setup:
         return {
             "model": model_parts(self.loaded, self.model),
             "popc": compiler_parts(),
-            "popart": {"loss": self.loss, "name": self.name, "device": repr(self.device)},
+            "popart": {"loss": self.loss, "name": self.name, "device": self._kind_of_device()},
             "options": repr(self._program.options),
             "training": repr(self._program.training),
         }
+
+    def _kind_of_device(self) -> str:
+        """The properties of the device that a program may depend on."""
+        device = self.device
+        return f"{device.numIpus} {device.tilesPerIPU} {device.ipuVersion}"
 
     def _to_save(self, archive: bytes) -> SavedProgram:
         infos = {name: self.info(name) for name in self.ids()}
