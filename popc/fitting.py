@@ -3,7 +3,9 @@
 A dimension may be fitted if the model computes each of its samples by itself, and all in the same
 way.  Both are shown on the graph as it was imported: every op is cut, by the rules of batch
 serialization, into parts of one sample that read nothing of others, and what remains of the graph
-for one sample is the same for all sizes.  Anything else is refused, with the op in the way.
+for one sample is the same for all sizes.  It may also be filled up if what is added changes nothing
+of the rest, although ops work along it (`popc.padding`).  Anything else is refused, with the op in
+the way.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 from popc.frontend import LoadedModel, import_model
 from popc.ir import Op, Tensor
 from popc.ops import OPS
+from popc.padding import prove_padding
 from popc.request import CompileRequest
 from popc.requests import Requests
 from popc.transforms.batch_serialization import Case, Cut, part_type, sound_cut
@@ -49,12 +52,69 @@ def _prove(name: str, requests: Requests, loaded: LoadedModel) -> FitSpec:
             f"{name}: no input has a dimension of this name",
             hint="split and pad name symbolic dimensions of the model",
         )
-    modes = [FitMode.SPLIT] if name in requests.split else []
-    modes += [FitMode.PAD] if name in requests.pad else []
-    outputs: Mapping[str, int] = {}
-    for others in {_other_dims(request, name): request for request in requests.programs}.values():
-        outputs = _prove_one(name, others, requests, loaded, places)
+    fills = requests.pad.get(name, {})
+    _refuse_fills(name, fills, places, split=name in requests.split)
+    if fills:
+        return _filled(name, requests, loaded, places)
+    splits, pads = name in requests.split, name in requests.pad
+    try:
+        outputs = _proven(name, requests, loaded, places)
+    except UsageError as mixes:
+        if splits:
+            raise
+        try:
+            return _filled(name, requests, loaded, places)
+        except UsageError:
+            raise mixes from None
+    modes = [FitMode.SPLIT] * splits + [FitMode.PAD] * pads
     return FitSpec(name, tuple(modes), places, outputs)
+
+
+def _refuse_fills(
+    name: str, fills: Mapping[str, float], places: Mapping[str, int], *, split: bool
+) -> None:
+    unknown = [input_ for input_ in fills if input_ not in places]
+    if unknown:
+        raise UsageError(
+            f"pad of {name}: input {unknown[0]!r} does not have this dimension",
+            hint=f"{', '.join(places)} have it",
+        )
+    if fills and split:
+        raise UsageError(f"{name} is either split or filled up with numbers, not both")
+
+
+def _proven(
+    name: str, requests: Requests, loaded: LoadedModel, places: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Prove that samples do not mix; the axes of the outputs."""
+    outputs: Mapping[str, int] = {}
+    for request in _by_others(name, requests):
+        outputs = _prove_one(name, request, requests, loaded, places)
+    return outputs
+
+
+def _filled(
+    name: str, requests: Requests, loaded: LoadedModel, places: Mapping[str, int]
+) -> FitSpec:
+    """Prove that what is filled up is left out."""
+    outputs: Mapping[str, int] = {}
+    sizes, fills = _sizes_of(name, requests), requests.pad[name]
+    for request in _by_others(name, requests):
+        outputs = prove_padding(name, sizes, request, loaded, places, fills)
+    texts = {input_: f"{number:.17g}" for input_, number in fills.items()}
+    return FitSpec(name, (FitMode.FILL,), places, outputs, texts)
+
+
+def _by_others(name: str, requests: Requests) -> list[CompileRequest]:
+    """A request for each choice of the other dimensions."""
+    return list({_other_dims(request, name): request for request in requests.programs}.values())
+
+
+def _sizes_of(name: str, requests: Requests) -> list[int]:
+    wanted = [program.dims[name] for program in requests.programs if name in program.dims]
+    if len(wanted) != len(requests.programs):
+        raise UsageError(f"{name}: its sizes must be given by dims, not by shapes")
+    return wanted
 
 
 def _other_dims(request: CompileRequest, name: str) -> tuple[tuple[str, int], ...]:
@@ -69,9 +129,7 @@ def _prove_one(
     places: Mapping[str, int],
 ) -> Mapping[str, int]:
     """Prove it for the other dimensions of ``request``; the axes of the outputs."""
-    wanted = [program.dims[name] for program in requests.programs if name in program.dims]
-    if len(wanted) != len(requests.programs):
-        raise UsageError(f"{name}: its sizes must be given by dims, not by shapes")
+    wanted = _sizes_of(name, requests)
     first: _Alone | None = None
     for size in sorted({*wanted, *_PROBES}):
         alone = _alone(name, size, request, loaded, places)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
+from math import isfinite
 from typing import Any, BinaryIO, Final, TypedDict, Unpack
 
 from popc.frontend import ModelSource
@@ -23,7 +24,9 @@ class SeveralKeywords(TypedDict, total=False):
         shapes: One mapping, or a list of them, one for each program.
         dims: A size or several, by the name of the dimension; all combinations are compiled.
         split: Dimensions along which inputs of other sizes are run in parts.
-        pad: Dimensions along which inputs of other sizes are filled up to the next size.
+        pad: Dimensions along which inputs of other sizes are filled up to the next size; as a
+            mapping, with the numbers that masks among the inputs are filled up with, as in
+            ``{"length": {"attention_mask": 0}}``.
         evaluate: Whether a model that is trained gets a program that evaluates it as well.
         options, bind, outputs, train, loss, optimizer, meta: The same for all programs.
     """
@@ -38,7 +41,7 @@ class SeveralKeywords(TypedDict, total=False):
     optimizer: Mapping[str, Any] | None
     meta: Mapping[str, str] | None
     split: Sequence[str]
-    pad: Sequence[str]
+    pad: Sequence[str] | Mapping[str, Mapping[str, float]]
     evaluate: bool
 
 
@@ -48,13 +51,14 @@ class Requests:
 
     Attributes:
         programs: One for each program; the first is ``main``.
-        split, pad: Dimensions in which inputs may differ from all programs.
+        split, pad: Dimensions in which inputs may differ from all programs; of ``pad``, with the
+            numbers that inputs are filled up with.
         evaluate: Whether each program that trains gets one that evaluates the same weights.
     """
 
     programs: tuple[CompileRequest, ...]
     split: tuple[str, ...] = ()
-    pad: tuple[str, ...] = ()
+    pad: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     evaluate: bool = False
 
     def of_model(self, model: ModelSource) -> Requests:
@@ -82,7 +86,7 @@ def several_requests(
         OptionError, UsageError, TypeError: see `CompileRequest.of`; or these are too many.
     """
     single: dict[str, Any] = dict(keywords)
-    split, pad = _names("split", single.pop("split", ())), _names("pad", single.pop("pad", ()))
+    split, pad = _names("split", single.pop("split", ())), _pads(single.pop("pad", ()))
     evaluate = single.pop("evaluate", False)
     shapes = single.pop("shapes", None)
     alternatives = shapes if isinstance(shapes, (list, tuple)) and shapes else [shapes]
@@ -123,6 +127,26 @@ def _combinations(dims: Any) -> list[Any]:
 def _sizes(size: Any) -> list[Any]:
     several = isinstance(size, Iterable) and not isinstance(size, (str, bytes))
     return list(dict.fromkeys(size)) if several else [size]
+
+
+def _pads(value: Any) -> dict[str, dict[str, float]]:
+    """Dimensions with the numbers that inputs are filled up with; a list of names has none."""
+    if not isinstance(value, Mapping):
+        return {name: {} for name in _names("pad", value)}
+    found: dict[str, dict[str, float]] = {}
+    for name, fills in value.items():
+        given = {} if fills is None else fills
+        if not isinstance(given, Mapping) or not all(map(_is_number, given.values())):
+            raise UsageError(
+                f"pad of {name!r} is {fills!r:.80}",
+                hint='the numbers that masks are filled up with: {"length": {"mask": 0}}',
+            )
+        found[name] = {input_: float(number) for input_, number in given.items()}
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and isfinite(value)
 
 
 def _names(argument: str, value: Any) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -16,6 +16,7 @@ from popc.inputs.arguments import (
     parse_alternatives,
     parse_bindings,
     parse_dims,
+    parse_pads,
     parse_shapes,
     parse_sizes,
     read_stdin,
@@ -148,7 +149,7 @@ class ModelSettings:
             outputs=tuple(name for name in self.outputs.split(",") if name),
             train=train,
             split=self.split,
-            pad=self.pad,
+            pad=parse_pads(self.pad),
             evaluate=self.evaluate,
         )
 
@@ -206,6 +207,12 @@ def read_source(model: Path) -> Path | bytes:
     return read_stdin() if str(model) == "-" else model
 
 
+_PAD_HELP: Final = (
+    "Let inputs of other sizes be filled up to the next one; samples must not mix, or a mask among "
+    "the inputs, filled up with the number, must leave out what is added."
+)
+
+
 def several_options(function: _F) -> _F:
     """Add the options about several programs to the ``settings`` that `model_options` collects."""
 
@@ -223,8 +230,8 @@ def several_options(function: _F) -> _F:
     for name, metavar, text in (
         (
             "--pad",
-            "DIMENSION",
-            "Let inputs of other sizes be filled up to the next one; samples must not mix.",
+            "DIMENSION[:MASK=0,...]",
+            _PAD_HELP,
         ),
         (
             "--split",

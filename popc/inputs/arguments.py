@@ -22,6 +22,7 @@ __all__ = [
     "parse_alternatives",
     "parse_bindings",
     "parse_dims",
+    "parse_pads",
     "parse_shapes",
     "parse_sizes",
     "read_arrays",
@@ -112,6 +113,25 @@ def _sizes(name: str, text: str, part: str) -> range:
     if not sizes or len(sizes) > _MOST_SIZES:
         raise UsageError(f"--dim {name}={text}: {part} is {len(sizes):,} sizes")
     return sizes
+
+
+def parse_pads(items: Iterable[str]) -> dict[str, dict[str, float]]:
+    """``batch`` or ``length:mask=0`` as the numbers that inputs are filled up with, by dimension.
+
+    Raises:
+        UsageError: it is nothing of that.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for item in items:
+        name, _, rest = item.partition(":")
+        given = pairs(filter(None, rest.split(",")), f"--pad {name}:")
+        try:
+            found[name] = {mask: float(number) for mask, number in given.items()}
+        except ValueError:
+            raise UsageError(
+                f"--pad {item}: expected numbers, as in length:attention_mask=0"
+            ) from None
+    return found
 
 
 def parse_alternatives(items: Iterable[str]) -> list[dict[str, tuple[int, ...]]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 
-from popc_runtime.data.pieces import ARRAYS, BUFFERS, Pieces, shape_of
+from popc_runtime.data.pieces import ARRAYS, BUFFERS, Pieces, element_bytes, shape_of
 from popc_runtime.errors import InputMismatchError, UsageError
 from popc_runtime.format import FitMode, FitSpec, TensorSpec
 from popc_runtime.ground.frozen import frozen
@@ -143,8 +143,12 @@ class Dispatch:
         parts: list[dict[str, Any]] = []
         for piece in plan:
             own = dict(given)
+            filled = piece.size > piece.stop - piece.start
             for name, axis in axes.items():
-                own[name] = pieces.cut(given[name], axis, piece.start, piece.stop, piece.size)
+                fill = self._fill(fit, name) if filled else b""
+                if fill and pieces.has_only(given[name], axis, fill):
+                    raise _nothing_counts(name, fit)
+                own[name] = pieces.cut(given[name], axis, piece.start, piece.stop, piece.size, fill)
             fitting = [each for each in programs if _size(each, axes) == piece.size]
             results = self._fitted(own, fitting, rest, pieces, run)
             if results is None:
@@ -153,10 +157,32 @@ class Dispatch:
             parts.append(
                 {
                     name: pieces.cut(value, fit.outputs[name], 0, length, length)
+                    if name in fit.outputs
+                    else value
                     for name, value in results.items()
                 }
             )
-        return {name: pieces.join([p[name] for p in parts], fit.outputs[name]) for name in parts[0]}
+        return {
+            name: pieces.join([part[name] for part in parts], fit.outputs.get(name, 0))
+            for name in parts[0]
+        }
+
+    def _fill(self, fit: FitSpec, name: str) -> bytes:
+        """An element that an input is filled up with, as it is stored; nothing to repeat the last.
+
+        Raises:
+            InputMismatchError: the type of the input does not hold the number.
+        """
+        if name not in fit.fills:
+            return b""
+        number = float(fit.fills[name])
+        dtype = next(
+            spec.dtype for each in self.programs for spec in each.inputs if spec.name == name
+        )
+        found = element_bytes(dtype, number)
+        if found is None:
+            raise InputMismatchError(f"input {name!r} of {dtype} cannot be filled with {number:g}")
+        return found
 
     def _mismatch(self, given: Mapping[str, Any]) -> InputMismatchError:
         """The error that names the shapes that there are."""
@@ -185,7 +211,20 @@ class Dispatch:
         )
 
 
-_TOLD = {FitMode.PAD: "smaller than a size that there is", FitMode.SPLIT: "made up of sizes"}
+_TOLD = {
+    FitMode.FILL: "smaller than a size that there is",
+    FitMode.PAD: "smaller than a size that there is",
+    FitMode.SPLIT: "made up of sizes",
+}
+
+
+def _nothing_counts(name: str, fit: FitSpec) -> InputMismatchError:
+    """The error about a sample without positions that count: those filled up would count too."""
+    return InputMismatchError(
+        f"input {name!r} is {fit.fills[name]} everywhere along {fit.dimension} for a sample, so "
+        "filling it up would change the results",
+        hint=f"leave such samples out, or run a size of {fit.dimension} that there is",
+    )
 
 
 def _needed(program: Any, given: Mapping[str, Any]) -> list[TensorSpec] | None:
@@ -226,7 +265,7 @@ def _size(program: Any, axes: Mapping[str, int]) -> int | None:
 
 def _plan(total: int, sizes: set[int], modes: Sequence[FitMode]) -> list[RunPiece] | None:
     """Pieces that make up ``total``: as few as possible, as little filled up as possible."""
-    pads, splits = FitMode.PAD in modes, FitMode.SPLIT in modes
+    pads, splits = FitMode.SPLIT not in modes or FitMode.PAD in modes, FitMode.SPLIT in modes
     above = min((size for size in sizes if size >= total), default=None)
     if total < 1:
         return None

@@ -288,6 +288,11 @@ def test_only_splitting_goes_beyond_the_largest_size() -> None:
 def test_what_mixes_samples_is_refused(body: str, reason: str, mode: str) -> None:
     model = parser.parse_model(f"{_HEADER} g (float[N, 4] x) => (y) {body}")
     keywords: dict[str, Any] = {mode: ["N"]}
+    if mode == "pad" and "Range" in body:  # what is added changes nothing of the rest
+        archive = popc.compile(model, dims={"N": [2, 4]}, **keywords)
+        found = archive.load()(np.zeros((3, 4), np.float32))["y"]
+        np.testing.assert_array_equal(found[:, 0], [0, 1, 2])
+        return
     if not reason:
         fit = popc.compile(model, dims={"N": [1, 4]}, **keywords).manifest.fits[0]
         assert fit.outputs == {"y": 1}

@@ -114,8 +114,10 @@ def _archive_summary(data: dict[str, Any]) -> str:
 
 def _fit_text(row: dict[str, Any]) -> str:
     """The treatment of inputs of other sizes."""
-    told = {"pad": "filled up", "split": "split"}
-    return f"{row['dimension']} is {' or '.join(told[mode] for mode in row['modes'])}"
+    told = {"fill": "filled up", "pad": "filled up", "split": "split"}
+    fills = ", ".join(f"{name} with {number}" for name, number in row["fills"].items())
+    text = f"{row['dimension']} is {' or '.join(told[mode] for mode in row['modes'])}"
+    return f"{text}: {fills}" if fills else text
 
 
 def _archive_programs(data: dict[str, Any]) -> str:

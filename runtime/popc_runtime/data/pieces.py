@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from math import prod
 
 from popc_runtime.data.tensors import ResultTensor
-from popc_runtime.format import TensorSpec
+from popc_runtime.format import DType, TensorSpec
 from popc_runtime.ground.hints import Any, Protocol
 
-__all__ = ["ARRAYS", "BUFFERS", "Pieces", "shape_of"]
+__all__ = ["ARRAYS", "BUFFERS", "Pieces", "element_bytes", "shape_of"]
 
 
 class Pieces(Protocol):
     """A way to cut and to join."""
 
-    def cut(self, value: Any, axis: int, start: int, stop: int, size: int) -> Any:
-        """Elements ``start`` to ``stop`` of an axis; the last is repeated until there are ``size``.
+    def cut(
+        self, value: Any, axis: int, start: int, stop: int, size: int, fill: bytes = b""
+    ) -> Any:
+        """Elements ``start`` to ``stop`` of an axis, and others until there are ``size``.
 
-        A repeated sample is one that the model is meant for: it makes no NaN that others do not.
+        They are ``fill``, an element as it is stored, or the last one repeated: a repeated sample
+        is one that the model is meant for, and makes no NaN that others do not.
         """
 
     def join(self, parts: Sequence[Any], axis: int) -> Any:
         """Parts behind one another along an axis."""
 
+    def has_only(self, value: Any, axis: int, element: bytes) -> bool:
+        """True if there is a row along an axis in which all elements are ``element``."""
+
 
 class _Arrays:
     """Arrays of numpy."""
 
-    def cut(self, value: Any, axis: int, start: int, stop: int, size: int) -> Any:
+    def cut(
+        self, value: Any, axis: int, start: int, stop: int, size: int, fill: bytes = b""
+    ) -> Any:
         import numpy as np
 
         array = np.asarray(value)
+        if fill:
+            found = np.empty(_with(array.shape, axis, size), array.dtype)
+            found[...] = np.frombuffer(fill, array.dtype)
+            kept = (slice(None),) * axis
+            found[(*kept, slice(0, stop - start))] = array[(*kept, slice(start, stop))]
+            return found
         if (start, stop, size) == (0, array.shape[axis], array.shape[axis]):
             return array
         rows = [*range(start, stop), *[stop - 1] * (size - (stop - start))]
@@ -42,17 +57,26 @@ class _Arrays:
 
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
 
+    def has_only(self, value: Any, axis: int, element: bytes) -> bool:
+        import numpy as np
+
+        array = np.asarray(value)
+        return bool((array == np.frombuffer(element, array.dtype)).all(axis).any())
+
 
 class _Buffers:
     """Plain memory, without numpy."""
 
-    def cut(self, value: Any, axis: int, start: int, stop: int, size: int) -> Any:
+    def cut(
+        self, value: Any, axis: int, start: int, stop: int, size: int, fill: bytes = b""
+    ) -> Any:
         if isinstance(value, ResultTensor):
             spec = TensorSpec(value.name, value.dtype, _with(value.shape, axis, size))
-            return ResultTensor(spec, _cut(value.data, value.shape, axis, start, stop, size))
+            data = _cut(value.data, value.shape, axis, start, stop, size, fill)
+            return ResultTensor(spec, data)
         memory = memoryview(value)
         shape = memory.shape or ()
-        data = _cut(memory.cast("B"), shape, axis, start, stop, size)
+        data = _cut(memory.cast("B"), shape, axis, start, stop, size, fill)
         whole: Any = memoryview(data)
         return whole.cast(memory.format.lstrip("@=<"), _with(shape, axis, size))
 
@@ -71,9 +95,23 @@ class _Buffers:
             TensorSpec(first.name, first.dtype, _with(first.shape, axis, size)), data
         )
 
+    def has_only(self, value: Any, axis: int, element: bytes) -> bool:
+        shape = value.shape
+        data = value.data if isinstance(value, ResultTensor) else memoryview(value).cast("B")
+        rows = prod(shape[:axis])
+        size = data.nbytes // max(rows, 1)
+        whole = element * (size // len(element))
+        return any(data[row * size : (row + 1) * size] == whole for row in range(rows))
+
 
 def _cut(
-    data: memoryview, shape: tuple[int, ...], axis: int, start: int, stop: int, size: int
+    data: memoryview,
+    shape: tuple[int, ...],
+    axis: int,
+    start: int,
+    stop: int,
+    size: int,
+    fill: bytes,
 ) -> bytearray:
     rows = prod(shape[:axis])
     row = data.nbytes // max(rows, 1)
@@ -82,12 +120,25 @@ def _cut(
     for number in range(rows):
         own = data[number * row : (number + 1) * row]
         found += own[start * step : stop * step]
-        found += bytes(own[(stop - 1) * step : stop * step]) * (size - (stop - start))
+        last = bytes(own[(stop - 1) * step : stop * step])
+        found += (fill * (step // len(fill)) if fill else last) * (size - (stop - start))
     return found
 
 
 def _with(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
     return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def element_bytes(dtype: DType, number: float) -> bytes | None:
+    """An element as it is stored; ``None`` if the type does not hold the number."""
+    try:
+        if dtype is DType.BFLOAT16:
+            return struct.pack("<f", number)[2:]
+        if dtype.is_float:
+            return struct.pack(f"<{dtype.code}", number)
+        return struct.pack(f"<{dtype.code}", int(number)) if number == int(number) else None
+    except (struct.error, OverflowError):
+        return None
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.format.serialization import Fields
 from popc_runtime.format.streams import (
     SequenceSpec,
@@ -31,7 +32,8 @@ __all__ = [
 class FitMode(StrEnum):
     """The ways to treat inputs of a size that no program has."""
 
-    PAD = "pad"  # fill up to the next size, and cut results off
+    PAD = "pad"  # fill up to the next size with the last sample, and cut results off
+    FILL = "fill"  # the same, with what a mask leaves out
     SPLIT = "split"  # run parts one after another, and join results
 
 
@@ -54,18 +56,21 @@ class ProgramSpec:
 
 @frozen
 class FitSpec:
-    """A dimension along which the compiler has proven that samples do not mix.
+    """A dimension along which the compiler has proven that other sizes may be made up.
 
     Attributes:
         dimension: Its name.
         modes: What may be done.
-        inputs, outputs: Along which axis of each it lies; of outputs, all have it.
+        inputs, outputs: Along which axis of each it lies, if it has it.
+        fills: The numbers, as text, that inputs are filled up with, masks say; others repeat what
+            they have last.
     """
 
     dimension: str
     modes: tuple[FitMode, ...]
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
+    fills: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def blob_of_program(kind: str, program: str) -> str:
@@ -88,12 +93,27 @@ def read_program(source: Fields) -> ProgramSpec:
 
 def read_fit(source: Fields) -> FitSpec:
     """A dimension that inputs may differ in, from the manifest."""
+    fills = source.text_map("fills") if source.any("fills") else {}
+    for name, text in fills.items():
+        if not _is_number(text):
+            raise CorruptArchiveError(
+                f"the manifest fills input {name!r} up with {text!r:.40}, which is no number",
+                hint="compile the model again",
+            )
     return FitSpec(
         dimension=source.text("dimension"),
         modes=source.choices("modes", FitMode),
         inputs=source.integer_map("inputs"),
         outputs=source.integer_map("outputs"),
+        fills=fills,
     )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return -(2.0**128) < float(text) < 2.0**128
+    except ValueError:
+        return False
 
 
 def problem_of_programs(variants: Sequence[ProgramSpec], programs: Sequence[str]) -> str:
