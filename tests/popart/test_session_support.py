@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import popc.compiler
 import popc.popart.program
 from popc import popart
 
@@ -43,7 +44,7 @@ def _result(session: popart.InferenceSession) -> Any:
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One more entry for each program that is compiled."""
     found: list[int] = []
-    transform = popc.popart.program.transform_program
+    transform = popc.compiler.transform_program
 
     def counted(*args: Any) -> Any:
         found.append(1)
