@@ -48,9 +48,15 @@ from popc.popart.patterns import Patterns
 from popc.popart.program import Program, info_of, load_program
 from popc.popart.reading import as_popart_reads
 from popc.popart.serialized_ir import serialized_ir
-from popc.popart.session_options import accumulation_of, options_of, replicas_of
+from popc.popart.session_options import (
+    accumulation_of,
+    options_of,
+    picks_samples,
+    replicas_of,
+)
 from popc.popart.setup_checks import check_device, check_setup, no_anchor
 from popc.popart.shared_variables import on_one_replica, variable_settings
+from popc.popart.shift_graphs import write_shift_graphs
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Snapshot
 from popc.reporting.estimation import costs_of
@@ -219,6 +225,9 @@ class Setup:
             raise self._said(error) from error
         for note in self._program.transform().model.notes:
             log_once("ir", note)
+        folder = self.options.serializedPoprithmsShiftGraphsDir
+        if folder:
+            write_shift_graphs(folder, self._program.orders())
         if Snapshot.FINAL in self._program.listings.checkpoints:
             self._program.planned()
 
@@ -379,7 +388,8 @@ class Setup:
     def picked(self, name: str) -> Callable[[int], bool]:
         """Says of the number of an anchor's value within a step whether it is returned."""
         kind, sizes = self.flow.art(name), self.sizes
-        if kind.id() is not AnchorReturnTypeId.EveryN or sizes.accumulation == 1:
+        picks = picks_samples(self.options, trains=self.optimizer is not None)
+        if kind.id() is not AnchorReturnTypeId.EveryN or not picks:
             return lambda _: True
         return lambda number: (number // sizes.replicas + 1) % kind.rp() == 0
 

@@ -36,7 +36,7 @@ class Ir:
 
 
 class SessionSupport(SessionCore):
-    """What both kinds of sessions have beside running."""
+    """The methods of both kinds of sessions that have nothing to do with running."""
 
     def getIr(self) -> Ir:
         """The model as this session has compiled it."""

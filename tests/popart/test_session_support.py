@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,46 @@ def test_external_data_move_to_a_new_file(tmp_path: Path, monkeypatch: pytest.Mo
     session.readWeights(popart.PyWeightsIO(read))
     np.testing.assert_array_equal(np.fromfile("new.bin", np.float32), read[w].reshape(-1))
     assert np.any(read[w] != 1)
+
+
+def test_every_third_sample_of_a_pipeline() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4], "x")
+    with builder.virtualGraph(0), builder.pipelineStage(0):
+        y = builder.aiOnnx.relu([x])
+    with builder.virtualGraph(1), builder.pipelineStage(1):
+        y = builder.aiOnnx.exp([y])
+    options = popart.SessionOptions()
+    options.virtualGraphMode = popart.VirtualGraphMode.Manual
+    options.enablePipelining = True
+    session = popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(6, {y: popart.AnchorReturnType("EveryN", 3)}),
+        popart.DeviceManager().createIpuModelDevice({"numIPUs": 2}),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    samples = np.linspace(0, 1, 24, dtype=np.float32).reshape(6, 4)
+    session.run(popart.PyStepIO({"x": samples}, anchors))
+    np.testing.assert_allclose(anchors[y], np.exp(samples[2::3]), rtol=1e-6)
+
+
+def test_problems_of_the_schedule_are_written(tmp_path: Path) -> None:
+    device = popart.DeviceManager().createCpuDevice()
+    for _ in range(2):
+        _inference(device, serializedPoprithmsShiftGraphsDir=str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "poprithms_shift_graph_0.json",
+        "poprithms_shift_graph_1.json",
+    ]
+    problem = json.loads((tmp_path / "poprithms_shift_graph_0.json").read_text())
+    assert [op["address"] for op in problem["ops"]] == list(range(len(problem["ops"])))
+    assert all(place < later for place, op in enumerate(problem["ops"]) for later in op["outs"])
+    known = {alloc["address"] for alloc in problem["allocs"]}
+    assert all(known.issuperset(op["allocs"]) for op in problem["ops"])
+    with pytest.raises(popart.popart_exception, match="Failed to open file"):
+        _inference(device, serializedPoprithmsShiftGraphsDir=str(tmp_path / "none"))
 
 
 def test_what_popxl_asks_for() -> None:
