@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from popc.archive.archive import Archive
-from popc.archive.limits import require_readable
+from popc.archive.limits import require_memory, require_readable
 from popc.archive.merge import ProgramPart, merge_images
 from popc.archive.panels import store_in_panels
 from popc.archive.provenance import provenance_of
@@ -68,6 +68,7 @@ def build_archive(contents: Sequence[Content], fits: Sequence[FitSpec] = ()) -> 
     options = planned.options
     manifest, image, blocks = _merged(contents, fits)
     image, constants = _stored(image, blocks, options)
+    require_memory(image)
     program = encode_program(image)
     require_readable(manifest, program)
     codec = Codec.RAW if options.weights is WeightStorage.MMAP else Codec.ZSTD_SHUFFLE

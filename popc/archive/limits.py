@@ -5,11 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from popc_runtime.errors import ModelError
-from popc_runtime.format import DEFAULT_LIMITS, Manifest
+from popc_runtime.format import DEFAULT_LIMITS, Manifest, ProgramImage, volume
 
-__all__ = ["require_readable"]
+__all__ = ["require_memory", "require_readable"]
 
 _SHOWN = 40  # characters of a name that is too long
+
+
+def require_memory(image: ProgramImage) -> None:
+    """Hold the memory of a program to the limits that readers have if nobody gives others.
+
+    Raises:
+        ModelError: it needs more.
+    """
+    most = DEFAULT_LIMITS.memory_bytes
+    needs = {
+        "weights": image.constant_bytes,
+        "memory that is kept between runs": image.state_bytes,
+        "memory during a run": image.arena_bytes,
+        "memory off chip": image.remote_bytes,
+        "elements of one tensor": max(map(volume, image.slots), default=0),
+    }
+    problems = tuple(f"{what}: {size:,} bytes" for what, size in needs.items() if size > most)
+    if problems:
+        raise ModelError(
+            f"the model needs more than the {most:,} bytes that readers of archives allow",
+            details=problems,
+            hint="take a smaller batch, or split the model",
+        )
 
 
 def require_readable(manifest: Manifest, program: bytes) -> None:

@@ -125,8 +125,10 @@ DOCUMENTS: Final[Mapping[str, _Schema]] = {
         compiles=_TRUTH,
         problem=_optional(_record({"code": _TEXT, "message": _TEXT, "details": _list(_TEXT)})),
         missing_instructions=_list(_TEXT),
+        signed_by=_list(_TEXT),
         unsupported=_list(_record({"op": _TEXT, "domain": _TEXT, "reason": _TEXT})),
     ),
+    "sign": _record({"archive": _TEXT, "signature": _TEXT}),
     "compile": _record(
         {},
         archive=_TEXT,

@@ -32,10 +32,10 @@ def update_by_adaptive(spec: Adaptive, u: WeightUpdate) -> Tensor:
     else:
         step = _rmsprop(spec, u, gradient, square_now, scale)
     rate = u.hyper("learning_rate")
-    decay = u.hyper("weight_decay") if spec.weight_decay_mode == "decay" else 0.0
-    keep = u.scalars.sub(1.0, u.scalars.mul(rate, decay))
     if u.uses("momentum"):
         step, rate = _with_momentum(spec, u, step, rate)
+    decay = u.hyper("weight_decay") if spec.weight_decay_mode == "decay" else 0.0
+    keep = u.scalars.sub(1.0, u.scalars.mul(rate, decay))
     return u.emit("ScaledVarUpdate", [u.weight, step], [rate, keep])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -111,11 +111,13 @@ class UpdateResult:
         hyper_parameters: Those that matter, constant ones too.
         clip_norms: The bound and the tensors of each group of gradients, as text.
         weights: The weights that are updated.
+        known: Numbers of the updates, by names of PopART's, where tensors have others or none.
     """
 
     hyper_parameters: tuple[HyperParameter, ...]
     clip_norms: tuple[str, ...]
     weights: tuple[UpdatedWeight, ...]
+    known: Mapping[str, Scalar]
 
 
 def add_updates(
@@ -205,7 +207,8 @@ class _Updates:
             UpdatedWeight(weight.name, tuple(state.name for state in weight.variables.values()))
             for weight in self.weights
         )
-        return UpdateResult(tuple(hyper_parameters), tuple(clip_norms), weights)
+        known = self.scalars.known
+        return UpdateResult(tuple(hyper_parameters), tuple(clip_norms), weights, known)
 
     def _rule(self, *, later: bool) -> UpdateRule:
         if isinstance(self.spec, SGD):

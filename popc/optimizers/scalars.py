@@ -41,6 +41,7 @@ class Scalars:
         self._found: dict[tuple[str, int | None], tuple[Scalar, str]] = {}
         self._results: dict[tuple[str, Scalar, Scalar], Tensor] = {}
         self._constants: dict[tuple[float, DType], Tensor] = {}
+        self.known: dict[str, Scalar] = {}  # by names of PopART's, where tensors have others
 
     def hyper_parameter(self, name: str, weight: str) -> Scalar:
         """The value of a hyper-parameter for a weight: a number, or the variable that holds it."""
@@ -123,6 +124,7 @@ class Scalars:
     def named(self, scalar: Scalar, stem: str, label: str) -> Scalar:
         """``scalar``, called by its name in PopART if it is computed and has no name yet."""
         if isinstance(scalar, float) or scalar.producer is None:
+            self.known[f"{stem}___{label}"] = scalar
             return scalar
         if scalar.name.startswith(scalar.producer.op_type):
             self._graph.rename(scalar, f"{stem}___{label}")

@@ -283,7 +283,7 @@ class Adaptive(OptimizerSpec):
         mode: "adagrad", "rmsprop", "centered_rmsprop" or "adadelta".
         weight_decay_mode: "decay" as above, or "l2_regularization": wd w is added to g instead.
         rmsprop_tf_variant: RMSProp as TensorFlow has it: v starts at 1, eps is under the root,
-            and b sums lr x.
+            and b sums lr x, so that with momentum w becomes w - (b + wd w), as in PopART.
         accl1_type, accl2_type: The types of v and of a or u (``Accl1___``, ``Accl2___``); float32
             if ``None``, or float64 for such a weight.
         accl3_type: The type of b (``Accl3___``); that of the weight if ``None``.

@@ -289,8 +289,8 @@ _CONTAINERS: Final = (
         gclOptions=_NO_POPLAR,
         lstmOptions=_NO_POPLAR,
         matmulOptions=_NO_POPLAR,
-        reportOptions=_NO_POPLAR,
     )
+    + _dicts(STR, _A, reportOptions="a summary has everything, but steps: see showExecutionSteps")
     + _dicts(
         instance_of(TensorLocation), _M, tensorLocationSettingsOverride="tensor_location_override"
     )

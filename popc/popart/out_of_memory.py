@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from popc.cost import format_costs
 from popc.popart.device_info import DeviceInfo
 from popc.popart.enums import DeviceType
 from popc.popart.errors import OutOfMemoryError, OutOfMemoryException
@@ -44,7 +45,7 @@ def require_memory(
     summary = profile = ""
     if "debug.allowOutOfMemory" in asked:
         report = costs_of(program.planned())
-        summary = str(report)
+        summary = format_costs(report)
         if not asked.isdisjoint(_ASKED_FOR):
             path = Path(engine_options.get("autoReport.directory", ".")).absolute() / _PROFILE
             path.parent.mkdir(parents=True, exist_ok=True)

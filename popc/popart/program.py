@@ -82,10 +82,11 @@ class Program:
 
     def _note_types(self, checkpoint: Snapshot, graph: Graph, order: Sequence[Op] | None) -> None:
         self.listings.draw(checkpoint, graph, order)
-        if not self._has_names:  # as the model has them, before they are cut among replicas
-            for name, tensor in zip(graph.output_names, graph.outputs, strict=True):
+        for name, tensor in zip(graph.output_names, graph.outputs, strict=True):
+            # As the model has them, before they are cut among replicas.
+            if not self._has_names or name in self.anchors:
                 self.infos.setdefault(name, tensor.type)
-            self._has_names = True
+        self._has_names = True
         for name, tensor in graph.tensors.items():
             self.infos.setdefault(name, tensor.type)
 

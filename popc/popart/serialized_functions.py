@@ -42,7 +42,11 @@ class Shown:
 
 
 def with_functions(
-    graphs: Mapping[str, list[Shown]], called: Collection[str], threshold: float | None
+    graphs: Mapping[str, list[Shown]],
+    called: Collection[str],
+    threshold: float | None,
+    *,
+    by_time: bool,
 ) -> dict[str, list[Entry]]:
     """The entries of all graphs; ops that share their code are called.
 
@@ -50,14 +54,19 @@ def with_functions(
         graphs: The entries of each graph, the main one first.
         called: The graphs that popc has outlined.
         threshold: The worth of an op from which on it gets a graph; ``None`` if none does.
+        by_time: Whether graphs are numbered by when they are called first in each part of a step;
+            otherwise by when their ops were made, those whose results are added up at once before
+            others.  PopART's order of execution comes to that without and with micro-batches.
     """
     alike = {} if threshold is None else _alike(graphs, threshold)
     readers = _readers(graphs)
     found: dict[str, tuple[int, bool, int]] = {}
-    for shown in _all(graphs):
+    for place, shown in enumerate(_all(graphs)):
         name = _function_of(shown, alike, called)
         if name:
-            rank = _rank(shown, readers)
+            part = _PARTS.index(shown.op.settings.part)
+            late = not by_time and not _is_summed(shown, readers)
+            rank = (part, late, place if by_time else shown.number)
             found[name] = min(rank, found.get(name, rank))
     ranked = sorted(found, key=lambda name: found[name])
     names = {name: f"call_subgraph({number})" for number, name in enumerate(ranked)}
@@ -119,16 +128,15 @@ def _readers(graphs: Mapping[str, list[Shown]]) -> dict[str, list[Shown]]:
     return found
 
 
-def _rank(shown: Shown, readers: Mapping[str, list[Shown]]) -> tuple[int, bool, int]:
-    """The place in PopART's numbering: what is added up at once runs, and counts, first."""
+def _is_summed(shown: Shown, readers: Mapping[str, list[Shown]]) -> bool:
+    """True if the result of an op is added up at once, if only behind a Cast."""
     entry: Entry | None = shown.entry
-    is_summed = False
     while entry is not None and entry["outputs"]:
         after = readers.get(entry["outputs"][0]["name"], [])
-        is_summed = any(reader.entry["type"] in _SUMS for reader in after)
-        casts = [reader.entry for reader in after if reader.entry["type"] == "Cast"]
-        entry = casts[0] if casts and not is_summed else None
-    return _PARTS.index(shown.op.settings.part), not is_summed, shown.number
+        if any(reader.entry["type"] in _SUMS for reader in after):
+            return True
+        entry = next((reader.entry for reader in after if reader.entry["type"] == "Cast"), None)
+    return False
 
 
 def _written(shown: Shown, alike: Mapping[Hashable, str], names: Mapping[str, str]) -> Entry:

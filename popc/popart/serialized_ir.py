@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Final
 
+from popc.autodiff import GRADIENT_PREFIX
 from popc.ir import Graph, Op, OpSettings, Recompute, StepPart, Tensor, TensorType
 from popc.ir.attributes import text
 from popc.ops.control import callee_of
@@ -38,17 +39,33 @@ _RECOMPUTED: Final = (Recompute.RECOMPUTE, Recompute.RECOMPUTED)
 
 
 def serialized_ir(
-    orders: Mapping[Graph, Sequence[Op]], main: Graph, options: SessionOptions
+    orders: Mapping[Graph, Sequence[Op]],
+    main: Graph,
+    options: SessionOptions,
+    losses: Mapping[str, str],
 ) -> str:
-    """All graphs as JSON; every value is text."""
-    return json.dumps(_Writer(orders, options).graphs(main))
+    """All graphs as JSON; every value is text.
+
+    Args:
+        orders: The ops of each graph, as they run.
+        main: The graph that is not called.
+        options: The options of the session.
+        losses: What ops of PopART's only name again, as losses, by the new name.
+    """
+    return json.dumps(_Writer(orders, options, losses).graphs(main))
 
 
 class _Writer:
     """Writes the ops of graphs in the order in which they run."""
 
-    def __init__(self, orders: Mapping[Graph, Sequence[Op]], options: SessionOptions) -> None:
+    def __init__(
+        self,
+        orders: Mapping[Graph, Sequence[Op]],
+        options: SessionOptions,
+        losses: Mapping[str, str],
+    ) -> None:
         self._orders = orders
+        self._losses = losses
         self._loops = bool(options.enableExplicitMainLoops)
         self._transfers = bool(options.useHostCopyOps)
         self._threshold = float(options.outlineThreshold) if options.enableOutlining else None
@@ -65,7 +82,9 @@ class _Writer:
             for graph in (main, *self._orders)
             if graph not in inline
         }
-        return with_functions(shown, called, self._threshold)
+        by_time = any(graph.name == ACCUMULATION_LOOP for graph in inline)
+        shown = {name: self._with_losses(_once(entries)) for name, entries in shown.items()}
+        return with_functions(shown, called, self._threshold, by_time=by_time)
 
     def _of_graph(self, graph: Graph) -> Iterator[Shown]:
         order = self._orders[graph]
@@ -85,6 +104,19 @@ class _Writer:
         """True if PopART has no op for this one, which is a loop over batches or micro-batches."""
         return not self._loops and op.op_type == "Loop" and op.subgraphs["body"].name in _LOOPS
 
+    def _with_losses(self, entries: Sequence[Shown]) -> list[Shown]:
+        """The entries, and those of losses that are what they read, behind what they read."""
+        found: list[Shown] = []
+        for shown in entries:
+            found.append(shown)
+            for result in shown.entry["outputs"]:
+                read = self._losses.get(result["name"])
+                if read is not None:
+                    again = {**result, "name": read}
+                    shown.entry["outputs"] = [again]
+                    found.extend(_identity_loss(shown, read, result["name"]))
+        return found
+
     def _anchored(self, entry: Entry) -> Entry:
         """The entry with the names that anchors have in the model, which names no tensor twice."""
         for operand in (*entry["inputs"], *entry["outputs"]):
@@ -103,6 +135,30 @@ class _Writer:
             yield from _steps(op)
         else:
             yield from _op(op, _type(op, graph))
+
+
+def _identity_loss(shown: Shown, read: str, name: str) -> Iterator[Shown]:
+    """The entries of a loss and of its gradient."""
+    operand = _operand(read, shown.op.output.type, 0)
+    for kind, prefix in (("IdentityLoss", ""), ("IdentityLossGrad", GRADIENT_PREFIX)):
+        names = (read, name) if not prefix else (prefix + name, prefix + read)
+        entry = {
+            **_named(shown.op, kind, [], [names[1]]),
+            "inputs": [{**operand, "name": names[0]}],
+        }
+        yield Shown(shown.op, shown.number, entry, is_whole=False)
+
+
+def _once(entries: Sequence[Shown]) -> list[Shown]:
+    """Without what is computed again behind a loop that PopART does not have."""
+    made: set[str] = set()
+    kept: list[Shown] = []
+    for shown in entries:
+        names = {result["name"] for result in shown.entry["outputs"]}
+        if not names or not names <= made:
+            kept.append(shown)
+        made |= names
+    return kept
 
 
 def _stream(op: Op) -> str:
@@ -130,6 +186,8 @@ def _type(op: Op, graph: Graph) -> str:
     sums = graph.name in (ACCUMULATION_LOOP, PIPELINE) and op.op_type == "Add"
     if sums and op.settings.origin.startswith("Optimizer_"):
         return "Accumulate"
+    if op.op_type == "LambSquare" and not op.output.name.startswith("LambR"):
+        return "ReduceSumSquare"  # of the norm of all gradients
     return _TYPES.get(op.op_type, op.op_type)
 
 

@@ -128,7 +128,7 @@ class _Session(SessionSupport):
             return self._executable.get_cycle_count(id)
 
     def getSummaryReport(self, resetProfile: bool = True) -> str:
-        """The costs of a run, as text.
+        """The costs of a run, as text; its steps too, if ``reportOptions`` asks for them.
 
         Raises:
             popart_runtime_error: the device is not prepared, or the program was loaded.
@@ -136,7 +136,7 @@ class _Session(SessionSupport):
         del resetProfile
         self._require_report()
         with popart_errors(runtime=True):
-            return str(self._setup.costs())
+            return self._setup.summary()
 
     def getReport(self) -> dict[str, Any]:
         """The costs of a run, as data: of every op, and of every tile of every IPU.

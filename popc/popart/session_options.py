@@ -52,6 +52,12 @@ _GROUPS: Final = {
     CommGroupType.Orthogonal: "orthogonal",
     CommGroupType.Ungrouped: "none",
 }
+# Operands of recurrent layers and their batches, by domain and operator.
+_RECURRENT: Final = ((0, 1), (4, 0), (5, 1), (6, 1))
+_BATCH_AXES: Final = {
+    **{("", kind): _RECURRENT for kind in ("GRU", "LSTM", "RNN")},
+    ("ai.graphcore", "LSTM"): ((0, 1), (3, 1)),
+}
 _LARGEST: Final = 2.0**48 - 1  # of an option's numbers
 _LOCATION: Final = ("storage", "loadTileSet", "storageTileSet", "replicatedTensorSharding")
 _LEAST: Final = ("minElementsForOffChip", "minElementsForReplicatedTensorSharding")
@@ -114,12 +120,27 @@ def options_of(
     values["enable_inplace"] = "InPlace" not in patterns.disabled()
     values["pattern_switches"] = _switches(patterns)
     values["compression"] = "fast"
+    if options.batchSerializationSettings.factor > 1:
+        values["batch_serialization_axes"] = _batch_axes(model) or None
     _add_streams(values, flow, model)
     if not trains:
         _forget_training(values, pipelines=pipelines)
         if values.get("variable_settings"):  # constants cannot differ between replicas
             values["constantWeights"] = False
     return make_options({name: value for name, value in values.items() if value is not None})
+
+
+def _batch_axes(model: onnx.ModelProto) -> dict[str, int]:
+    """The dimensions of inputs that are the batch, of those that recurrent layers read."""
+    weights = {weight.name for weight in model.graph.initializer}
+    names = {info.name for info in model.graph.input} - weights
+    return {
+        literal(name): axis
+        for node in model.graph.node
+        for place, axis in _BATCH_AXES.get((node.domain.removeprefix("ai.onnx"), node.op_type), ())
+        for name in node.input[place : place + 1]
+        if name in names
+    }
 
 
 def _switches(patterns: Patterns) -> dict[str, bool]:

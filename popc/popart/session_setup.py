@@ -32,6 +32,7 @@ from popc.popart.errors import (
     popart_runtime_error,
     poplar_exception,
 )
+from popc.popart.graph_model import GraphModel
 from popc.popart.groups import VariableSettings
 from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
@@ -57,6 +58,7 @@ from popc.popart.session_options import (
 from popc.popart.setup_checks import check_device, check_setup, no_anchor
 from popc.popart.shared_variables import on_one_replica, variable_settings
 from popc.popart.shift_graphs import write_shift_graphs
+from popc.popart.summary import summary_of
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Snapshot
 from popc.reporting.estimation import costs_of
@@ -71,6 +73,8 @@ _WORDS_PER_WORKER: Final = 4
 _FLOATS: Final = (1, 10, 11, 16)
 _GRADIENT: Final = "Gradient___"
 _PREFIX: Final = "^[A-Za-z0-9]+___"
+_STEPS: Final = "showExecutionSteps"
+_AGAIN: Final = "OpToIdentity"  # of PopART's patterns, the one that drops ops which do nothing
 
 
 @dataclass
@@ -301,10 +305,29 @@ class Setup:
         assert self._program is not None
         return costs_of(self._program.planned())
 
+    def summary(self) -> str:
+        """The costs as text, and the steps of a run, if they are asked for."""
+        report = self.costs()
+        assert self._program is not None
+        asked = dict(self.options.reportOptions).get(_STEPS, "false")
+        return summary_of(report, self._program.planned(), steps=str(asked).lower() == "true")
+
     def serialized(self) -> str:
         """The ops in the order in which they run, as JSON."""
-        assert self._program is not None
-        return serialized_ir(self._program.orders(), self._program.planned().graph, self.options)
+        program = self._program
+        assert program is not None
+        losses = {} if self.patterns.isPatternEnabled(_AGAIN) else self._same_losses()
+        return serialized_ir(program.orders(), program.planned().graph, self.options, losses)
+
+    def _same_losses(self) -> dict[str, str]:
+        """Names of losses that are scalars already, and what they are."""
+        types = GraphModel(None, self.model, self.base)
+        nodes = (node for node in self.model.graph.node if node.op_type == "IdentityLoss")
+        return {
+            node.output[0]: node.input[0]
+            for node in nodes
+            if (type_ := types.type_of(node.input[0])) is not None and not type_.shape
+        }
 
     # -- files -----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from popc.autodiff import GRADIENT_PREFIX, differentiate
 from popc.frontend import ImportedModel, listed
-from popc.ir import Graph, OpSettings, StepPart, Tensor
+from popc.ir import Graph, OpSettings, StepPart, Tensor, TensorType
 from popc.ops.build import build
 from popc.optimizers import (
     STATE_PREFIXES,
@@ -84,7 +84,8 @@ def add_training(
         context = replace(_context(options, loss, scale), largest_loss_scale=bound)
         result = add_updates(graph, pairs, settings.optimizer, context)
     write_updates(model, options, StepPart.ASIDE)
-    added_outputs = _added_outputs(graph, added, gradients, anchored)
+    known = _known_tensors(graph, added, result.known)
+    added_outputs = _added_outputs(graph, added, gradients, anchored, known)
     _set_outputs(graph, loss, settings.loss.name, added_outputs)
     described = TrainingSpec(
         optimizer=settings.optimizer.type,
@@ -282,14 +283,30 @@ def _set_outputs(
     show_updated(graph)
 
 
+def _known_tensors(
+    graph: Graph, names: Sequence[str], known: Mapping[str, Tensor | float]
+) -> dict[str, Tensor]:
+    """The numbers of the updates among ``names``; constants are added for constant ones."""
+    kind, found = TensorType(DType.FLOAT32, ()), dict[str, Tensor]()
+    for name in names:
+        number = known.get(name)
+        if isinstance(number, float):
+            number = graph.add_constant(name, kind, np.asarray(number, np.float32))
+        if number is not None:
+            found[name] = number
+    return found
+
+
 def _added_outputs(
     graph: Graph,
     names: Sequence[str],
     gradients: Mapping[Tensor, Tensor],
     anchored: Mapping[str, Tensor],
+    known: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     """The tensors that training has added and the user has anchored, by their ``names``."""
     found = {name: gradients[tensor] for name, tensor in anchored.items() if tensor in gradients}
+    found |= known
     for name in names:
         if name not in found and name in graph.tensors:
             found[name] = graph.tensors[name]

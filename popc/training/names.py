@@ -25,6 +25,10 @@ _PREFIXES = (
     "Step___",
     "UpdatedVar___",
     "finalLossScale",
+    "scaledLearningRate0___",
+    "scaledLearningRate1___",
+    "scaledWeightDecay1___",
+    "weightDecayScaleFactor0___",
 )
 
 

@@ -263,7 +263,7 @@ static PyObject *run_on_arrays(
     int64_t failed = 0;
     if (fits) {
         Transfer transfer = {{NULL}, direct, buffers};
-        failed = run_object(direct->program, direct->threads, move, &transfer.caller);
+        failed = run_object(direct->program, direct->threads, 0, move, &transfer.caller);
         if (failed > 0) raise_failure(direct, failed);
     }
     while (taken.count > 0) PyBuffer_Release(&buffers[--taken.count]);

@@ -19,7 +19,7 @@ typedef struct {
 } Needs;
 
 // The numbers are known to popc_runtime/native/program.py.
-typedef enum { OK = 0, NO_MEMORY = 1, INDEX_OUTSIDE = 2 } Failure;
+typedef enum { OK = 0, NO_MEMORY = 1, INDEX_OUTSIDE = 2, TIMED_OUT = 3 } Failure;
 
 typedef struct {
     const char *name;

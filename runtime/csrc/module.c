@@ -124,7 +124,8 @@ static int poll_signals(void *context) {
     return interrupted;
 }
 
-int64_t run_object(ProgramObject *object, int threads, CallbackFn callback, Caller *caller) {
+int64_t run_object(
+    ProgramObject *object, int threads, int64_t deadline, CallbackFn callback, Caller *caller) {
     const int64_t process = pool_generation();
     if (object->running == process) {
         PyErr_SetString(PyExc_RuntimeError, "the program is running already");
@@ -132,7 +133,8 @@ int64_t run_object(ProgramObject *object, int threads, CallbackFn callback, Call
     }
     object->running = process;
     caller->thread = PyEval_SaveThread();
-    const int64_t failed = program_run(object->program, threads, callback, poll_signals, caller);
+    const int64_t failed =
+        program_run(object->program, threads, deadline, callback, poll_signals, caller);
     PyEval_RestoreThread(caller->thread);
     object->running = 0;
     return PyErr_Occurred() ? -1 : failed;
@@ -140,6 +142,7 @@ int64_t run_object(ProgramObject *object, int threads, CallbackFn callback, Call
 
 static PyObject *raise_program_error(ProgramError error, int64_t which) {
     if (error == PROGRAM_NO_MEMORY) return PyErr_NoMemory();
+    if (error == PROGRAM_STOPPED) return NULL;  // with the exception of a signal's handler
     return PyErr_Format(
         PyExc_ValueError, "record %lld is %s", (long long)which,
         error == PROGRAM_REFUSED ? "not supported" : "malformed");
@@ -163,9 +166,10 @@ static PyObject *program_make(PyTypeObject *type, PyObject *args, PyObject *keyw
     const Kernel *const *families = families_of(variant);
     const int64_t count = words.len / (Py_ssize_t)sizeof(int64_t);
     if (families) {
-        PyThreadState *thread = PyEval_SaveThread();
-        program = program_new(words.buf, count, families, threads, &error, &which);
-        PyEval_RestoreThread(thread);
+        Caller caller = {PyEval_SaveThread()};
+        program =
+            program_new(words.buf, count, families, threads, poll_signals, &caller, &error, &which);
+        PyEval_RestoreThread(caller.thread);
     }
     PyBuffer_Release(&words);
     if (!program) return families ? raise_program_error(error, which) : NULL;
@@ -206,14 +210,15 @@ static int program_clear(PyObject *self) {
     return 0;
 }
 
-// run(threads): None, or, if a kernel has failed, (number of its record, why).  An exception of a
-// callback is raised.
-static PyObject *program_run_method(PyObject *self, PyObject *argument) {
+// run(threads, deadline=0): None, or, if a kernel has failed or time is up, (number of its record, why).
+// An exception of a callback is raised.
+static PyObject *program_run_method(PyObject *self, PyObject *args) {
     ProgramObject *object = (ProgramObject *)self;
-    long threads = PyLong_AsLong(argument);
-    if (threads == -1 && PyErr_Occurred()) return NULL;
+    int threads;
+    long long deadline = 0;
+    if (!PyArg_ParseTuple(args, "i|L", &threads, &deadline)) return NULL;
     Context context = {{NULL}, object->calls};
-    const int64_t failed = run_object(object, (int)threads, call_back, &context.caller);
+    const int64_t failed = run_object(object, threads, deadline, call_back, &context.caller);
     if (failed < 0) return NULL;
     if (!failed) Py_RETURN_NONE;
     return Py_BuildValue("Li", (long long)(failed - 1), (int)program_failure(object->program));
@@ -233,7 +238,8 @@ static PyObject *program_time_method(PyObject *self, PyObject *argument) {
 }
 
 static PyMethodDef program_methods[] = {
-    {"run", program_run_method, METH_O, "run(threads): run the program to its end."},
+    {"run", program_run_method, METH_VARARGS,
+     "run(threads, deadline=0): run the program to its end."},
     {"measure", program_measure_method, METH_O, "measure(wanted): take times from now on, or not."},
     {"nanoseconds", program_time_method, METH_O, "nanoseconds(record): since measure()."},
     {NULL, NULL, 0, NULL},

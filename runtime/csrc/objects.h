@@ -21,7 +21,8 @@ typedef struct { PyThreadState *thread; } Caller;
 
 // Runs a program to its end, without the interpreter's lock; what `program_run` gives, or -1 with an
 // exception set.
-int64_t run_object(ProgramObject *object, int threads, CallbackFn callback, Caller *caller);
+int64_t run_object(
+    ProgramObject *object, int threads, int64_t deadline, CallbackFn callback, Caller *caller);
 
 // The type of runs on arrays: see direct.c.
 extern PyType_Spec direct_spec;

@@ -5,8 +5,8 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
+
+#include "watch.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #define RELAX() __builtin_ia32_pause()
@@ -36,6 +36,7 @@ static struct {
     // The job: written while it is closed and nobody has joined, so `state` orders all accesses.
     ChunkFn work;
     void *context;
+    Watch *watch;
     int threads;
     struct {
         _Alignas(64) atomic_int_fast64_t next;
@@ -51,6 +52,38 @@ static struct {
 // Whether this thread has the pool.
 static _Thread_local bool owns_pool;
 
+// What watches the work of this thread, and whether it is the one that looks.
+static _Thread_local Watch *watched;
+static _Thread_local bool is_helper;
+
+Watch *pool_watch(Watch *watch) {
+    Watch *before = watched;
+    watched = watch;
+    return before;
+}
+
+bool watch_looks(Watch *watch) {
+    watch->done = 0;
+    if (!atomic_load_explicit(&watch->stopped, memory_order_relaxed) && watch->look(watch->context))
+        atomic_store_explicit(&watch->stopped, true, memory_order_relaxed);
+    return atomic_load_explicit(&watch->stopped, memory_order_relaxed);
+}
+
+// A look reads a clock, which takes some nanoseconds.
+bool pool_is_stopped(void) {
+    enum { BETWEEN_LOOKS = 8 };
+    if (!watched) return false;
+    if (!is_helper && ++watched->done >= BETWEEN_LOOKS) return watch_looks(watched);
+    return atomic_load_explicit(&watched->stopped, memory_order_relaxed);
+}
+
+// Before each chunk, which is microseconds long, and may be much longer.
+static bool may_go_on(void) {
+    if (!watched) return true;
+    if (!is_helper) return !watch_looks(watched);
+    return !atomic_load_explicit(&watched->stopped, memory_order_relaxed);
+}
+
 // Each thread has a share of neighbouring chunks, the same from job to job if their number is, so that
 // it finds in its own cache what it wrote before.  It helps the others when it is through.
 static void take_chunks(int thread) {
@@ -60,6 +93,7 @@ static void take_chunks(int thread) {
             int64_t chunk =
                 atomic_fetch_add_explicit(&pool.shares[share].next, 1, memory_order_relaxed);
             if (chunk >= pool.shares[share].end) break;
+            if (!may_go_on()) return;
             pool.work(pool.context, chunk, thread);
         }
     }
@@ -79,6 +113,7 @@ static uint64_t try_join(uint64_t seen, int thread) {
     uint64_t state = atomic_load_explicit(&pool.state, memory_order_acquire);
     while ((state & OPEN) && state / JOB != seen && thread <= atomic_load(&pool.wanted)) {
         if (atomic_compare_exchange_weak(&pool.state, &state, state + 1)) {
+            watched = pool.watch;
             take_chunks(thread);
             atomic_fetch_sub_explicit(&pool.state, 1, memory_order_release);
             return state / JOB;
@@ -99,6 +134,7 @@ static bool is_called(uint64_t seen, unsigned runs, int thread) {
 }
 
 static void *help(void *argument) {
+    is_helper = true;
     int thread = (int)(intptr_t)argument;
     uint64_t seen = 0;
     unsigned runs = 0;
@@ -200,18 +236,29 @@ void pool_release(int threads) {
     pthread_mutex_unlock(&pool.owner);
 }
 
+// What helpers have begun may take longer than what the caller has done.
+static void wait_for_helpers(void) {
+    enum { SPINS_BETWEEN_LOOKS = 1 << 14 };
+    int spins = 0;
+    while (atomic_load_explicit(&pool.state, memory_order_acquire) & JOINED) {
+        RELAX();
+        if (watched && ++spins % SPINS_BETWEEN_LOOKS == 0) watch_looks(watched);
+    }
+}
+
 void pool_run(int threads, int64_t count, ChunkFn work, void *context) {
     if (threads <= 1 || count <= 1) {
-        for (int64_t chunk = 0; chunk < count; chunk++) work(context, chunk, 0);
+        for (int64_t chunk = 0; chunk < count && may_go_on(); chunk++) work(context, chunk, 0);
         return;
     }
     pool.work = work;
     pool.context = context;
+    pool.watch = watched;
     share_out(threads, count);
     uint64_t job = (atomic_load(&pool.state) / JOB + 1) * JOB;
     atomic_store(&pool.state, job | OPEN);
     wake_helpers();
     take_chunks(0);
     atomic_fetch_and(&pool.state, ~OPEN);
-    while (atomic_load_explicit(&pool.state, memory_order_acquire) & JOINED) RELAX();
+    wait_for_helpers();
 }

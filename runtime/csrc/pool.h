@@ -2,6 +2,7 @@
 #ifndef POPC_POOL_H
 #define POPC_POOL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define MAX_THREADS 64
@@ -9,6 +10,15 @@
 // Does chunk number `chunk`; `thread` is 0 for the caller, and differs between those that run at
 // the same time.
 typedef void (*ChunkFn)(void *context, int64_t chunk, int thread);
+
+typedef struct Watch Watch;  // see watch.h
+
+// Work that this thread hands out from now on is watched (NULL: it is not); what watched it before.
+// Once it is stopped no chunk begins any more, also of later calls: results are undefined then.
+Watch *pool_watch(Watch *watch);
+
+// For chunks that may take long: asked after each part of some microseconds; whether to leave the rest.
+bool pool_is_stopped(void);
 
 // Takes the pool for one run of a program, with `threads` threads at most, the caller included.
 // The number of threads that `pool_run` uses from now on: 1 if another thread has the pool.

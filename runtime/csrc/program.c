@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "watch.h"
+
 enum { CALLBACK = -1, REPEAT = -2, IF = -3 };
 
 // Nodes of a body follow their parent; `end` is the node after the last one inside.
@@ -54,7 +56,9 @@ struct Program {
     CallbackFn callback;
     PollFn poll;
     void *context;
+    Watch watch;
     int64_t next_poll;
+    int64_t deadline;  // 0: none
     Failure failure;
 };
 
@@ -73,6 +77,32 @@ static int64_t read_clock(clockid_t clock) {
 static int64_t now(void) { return read_clock(CLOCK_MONOTONIC); }
 
 static int64_t now_roughly(void) { return read_clock(CLOCK_MONOTONIC_COARSE); }
+
+// -- whether to go on -----------------------------------------------------------------------------
+
+// Asking for signals takes the interpreter's lock, so it is done now and then only.
+static int look(void *context) {
+    Program *program = context;
+    const int64_t time = now_roughly();
+    if (program->deadline && time >= program->deadline) {
+        program->failure = TIMED_OUT;
+        return 1;
+    }
+    if (time < program->next_poll) return 0;
+    program->next_poll = time + POLL_INTERVAL;
+    return program->poll(program->context);
+}
+
+// What watched this thread before.
+static Watch *begin_watch(Program *program, int64_t deadline) {
+    program->watch.look = look;
+    program->watch.context = program;
+    program->watch.done = 0;
+    atomic_store(&program->watch.stopped, false);
+    program->next_poll = now_roughly() + POLL_INTERVAL;
+    program->deadline = deadline;
+    return pool_watch(&program->watch);
+}
 
 // -- making a program -----------------------------------------------------------------------------
 
@@ -172,9 +202,13 @@ static void prepare_kernel(void *context, int64_t index, int thread) {
 
 // Kernels are prepared on several threads: some pack what is constant.
 static ProgramError prepare_kernels(Program *program, int threads, int64_t *which) {
+    Watch *before = begin_watch(program, 0);
     threads = pool_acquire(threads);
     pool_run(threads, program->count, prepare_kernel, program);
     pool_release(threads);
+    pool_watch(before);
+    *which = 0;
+    if (atomic_load(&program->watch.stopped)) return PROGRAM_STOPPED;
     for (int64_t index = 0; index < program->count; index++) {
         const Preparation *own = &program->preparations[index];
         *which = index;
@@ -186,14 +220,16 @@ static ProgramError prepare_kernels(Program *program, int threads, int64_t *whic
 }
 
 Program *program_new(
-    const int64_t *words, int64_t count, const Kernel *const *families, int threads,
-    ProgramError *error, int64_t *which) {
+    const int64_t *words, int64_t count, const Kernel *const *families, int threads, PollFn poll,
+    void *context, ProgramError *error, int64_t *which) {
     Program *program = calloc(1, sizeof(Program));
     if (!program) {
         *error = PROGRAM_NO_MEMORY;
         return NULL;
     }
     program->families = families;
+    program->poll = poll;
+    program->context = context;
     Params params = {words, words + count, false};
     *error = add_records(program, &params);
     *which = program->count - 1;
@@ -247,13 +283,6 @@ static bool find_scratch(Program *program, int threads) {
 
 static int64_t run_nodes(Program *program, int64_t begin, int64_t end);
 
-static bool must_stop(Program *program) {
-    int64_t time = now_roughly();
-    if (time < program->next_poll) return false;
-    program->next_poll = time + POLL_INTERVAL;
-    return program->poll(program->context) != 0;
-}
-
 static int64_t run_repeat(Program *program, int64_t index) {
     const Node *node = &program->nodes[index];
     // Only a number that is known beforehand may be below zero, which is no limit.
@@ -264,7 +293,7 @@ static int64_t run_repeat(Program *program, int64_t index) {
         if (node->counter) *node->counter = iteration;
         int64_t failed = run_nodes(program, index + 1, node->end);
         if (failed) return failed;
-        if (must_stop(program)) return index + 1;
+        if (watch_looks(&program->watch)) return index + 1;
     }
     return 0;
 }
@@ -272,8 +301,11 @@ static int64_t run_repeat(Program *program, int64_t index) {
 static int64_t run_node(Program *program, int64_t index) {
     Node *node = &program->nodes[index];
     if (node->kind >= 0) {
-        program->failure = node->kernel->run(node->state, &program->run);
-        return program->failure ? index + 1 : 0;
+        const Failure failure = node->kernel->run(node->state, &program->run);
+        // What a kernel that was stopped says of its operands means nothing.
+        if (failure && !atomic_load_explicit(&program->watch.stopped, memory_order_relaxed))
+            program->failure = failure;
+        return failure ? index + 1 : 0;
     }
     if (node->kind == CALLBACK)
         return program->callback(program->context, node->step) ? index + 1 : 0;
@@ -288,7 +320,7 @@ static int64_t run_nodes(Program *program, int64_t begin, int64_t end) {
         int64_t failed = run_node(program, index);
         if (program->measure) program->nodes[index].nanoseconds += now() - start;
         if (failed) return failed;
-        if (must_stop(program)) return index + 1;
+        if (watch_looks(&program->watch)) return index + 1;
     }
     return 0;
 }
@@ -312,17 +344,19 @@ static void note(Trial *trial, int64_t nanoseconds) {
 }
 
 int64_t program_run(
-    Program *program, int threads, CallbackFn callback, PollFn poll, void *context) {
+    Program *program, int threads, int64_t deadline, CallbackFn callback, PollFn poll,
+    void *context) {
     program->callback = callback;
     program->poll = poll;
     program->context = context;
     const int64_t begin = now();
-    program->next_poll = begin + POLL_INTERVAL;
+    Watch *before = begin_watch(program, deadline);
     const bool tries = threads > 1 && program->trial.runs < TRIAL_RUNS;
     threads = pool_acquire(threads > 1 && is_alone(&program->trial) ? 1 : threads);
     program->failure = find_scratch(program, threads) ? OK : NO_MEMORY;
     int64_t failed = program->failure ? 1 : run_nodes(program, 0, program->count);
     pool_release(threads);
+    pool_watch(before);
     if (tries && !failed) note(&program->trial, now() - begin);
     return failed;
 }

@@ -17,18 +17,21 @@ typedef enum {
     PROGRAM_MALFORMED,
     PROGRAM_REFUSED,  // a kernel does not do what its record asks for
     PROGRAM_NO_MEMORY,
+    PROGRAM_STOPPED,  // by `poll`
 } ProgramError;
 
 // From records (see popc_runtime/native/record.py).  `which` is the number of the record that could
 // not be taken.
 Program *program_new(
-    const int64_t *words, int64_t count, const Kernel *const *families, int threads,
-    ProgramError *error, int64_t *which);
+    const int64_t *words, int64_t count, const Kernel *const *families, int threads, PollFn poll,
+    void *context, ProgramError *error, int64_t *which);
 void program_free(Program *program);
 
 // 0, or the number of the record that stopped it plus one; `program_failure` says why, if it was a
-// kernel.
-int64_t program_run(Program *program, int threads, CallbackFn callback, PollFn poll, void *context);
+// kernel or the time: `deadline` is in nanoseconds of CLOCK_MONOTONIC, 0 for none.
+int64_t program_run(
+    Program *program, int threads, int64_t deadline, CallbackFn callback, PollFn poll,
+    void *context);
 
 Failure program_failure(const Program *program);
 

@@ -11,6 +11,7 @@ from popc_runtime.errors import InputMismatchError, UsageError
 from popc_runtime.format import FitMode, FitSpec, TensorSpec
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import TYPE_CHECKING, Any, TypeAlias
+from popc_runtime.process.watch import time_left
 
 if TYPE_CHECKING:
     from popc_runtime.process.run_lock import RunLock
@@ -87,7 +88,13 @@ class Dispatch:
             raise self._mismatch(given)
         return found
 
-    def run(self, given: Mapping[str, Any], out: Mapping[str, Any], cast: str) -> dict[str, Any]:
+    def run(
+        self,
+        given: Mapping[str, Any],
+        out: Mapping[str, Any],
+        cast: str,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
         """The results of one run, or of several where that was proven to be the same.
 
         Raises:
@@ -95,20 +102,26 @@ class Dispatch:
         """
         found = self.program(given)
         if found is not None:
-            results: dict[str, Any] = found.run(given, out=out, cast=cast)
+            results: dict[str, Any] = found.run(given, out=out, cast=cast, timeout=timeout)
             return results
         from popc_runtime.data.arrays import copied_to
 
-        results = self._made_up(given, ARRAYS, lambda each, own: each.run(own, cast=cast))
+        left = time_left(timeout)
+        results = self._made_up(
+            given, ARRAYS, lambda each, own: each.run(own, cast=cast, timeout=left())
+        )
         return copied_to(out, results, self.programs[0].outputs)
 
-    def run_buffers(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def run_buffers(self, given: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
         """The same on plain memory; see `Executable.run_buffers`."""
         found = self.program(given)
         if found is not None:
-            results: dict[str, Any] = found.run_buffers(given)
+            results: dict[str, Any] = found.run_buffers(given, timeout=timeout)
             return results
-        return self._made_up(given, BUFFERS, lambda each, own: each.run_buffers(own))
+        left = time_left(timeout)
+        return self._made_up(
+            given, BUFFERS, lambda each, own: each.run_buffers(own, timeout=left())
+        )
 
     def _made_up(self, given: Mapping[str, Any], pieces: Pieces, run: _Run) -> dict[str, Any]:
         has_shapes = all(shape_of(value) is not None for value in given.values())

@@ -11,11 +11,13 @@
     ├── BudgetError                  the program costs more than its user allows
     ├── ArchiveError                 the file is not an archive that can be loaded
     │   ├── CorruptArchiveError      damaged, truncated or hostile content
+    │   ├── SignatureError           not signed by whom it should be
     │   ├── IncompatibleArchiveError written for another format version
     │   └── UnregisteredOperatorError it needs operators that were not registered
     ├── CheckpointError              not a checkpoint, damaged, or of another model
     ├── InputMismatchError           run-time inputs differ from what was compiled
     ├── DeviceError                  the emulated device failed while running
+    │   ├── RunTimeoutError          a run took longer than its caller allows
     │   └── StreamError              a stream had nothing to give or no room to take
     │       ├── StreamUnderrunError
     │       └── StreamTimeoutError
@@ -45,6 +47,8 @@ __all__ = [
     "OptionError",
     "PopcError",
     "ResourceError",
+    "RunTimeoutError",
+    "SignatureError",
     "SpokenHint",
     "StreamError",
     "StreamTimeoutError",
@@ -217,6 +221,12 @@ class UnregisteredOperatorError(ArchiveError):
     code = "archive.unregistered-operator"
 
 
+class SignatureError(ArchiveError):
+    """An archive is not signed, by others than it should be, or has changed since."""
+
+    code = "archive.signature"
+
+
 class CheckpointError(PopcError):
     """The file is no checkpoint, is damaged, or belongs to another model."""
 
@@ -236,6 +246,16 @@ class DeviceError(PopcError):
 
     code = "run.device"
     exit_code = 6
+
+
+class RunTimeoutError(DeviceError):
+    """A run took longer than its caller allows; names the instruction that it was stopped in.
+
+    The executable stays usable, unless the run had begun to write variables: then it says so when
+    it is to run again, until their values have been restored.
+    """
+
+    code = "device.timeout"
 
 
 class StreamError(DeviceError):

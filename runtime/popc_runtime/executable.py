@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 
 from popc_runtime.data.calls import inputs_by_name
@@ -23,10 +23,11 @@ from popc_runtime.executable_parts import (
     synthetic_inputs,
 )
 from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
-from popc_runtime.ground.frozen import frozen, replace
+from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.run_lock import Background, RunLock
-from popc_runtime.runnable import Runnable
+from popc_runtime.process.watch import RunWatch, nanoseconds_of
+from popc_runtime.runnable import Runnable, RunStats
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,15 +43,6 @@ if TYPE_CHECKING:
     from popc_runtime.state.device_state import DeviceState
 
 __all__ = ["Executable", "RunStats"]
-
-
-@frozen
-class RunStats:
-    """The work of an executable so far; times in seconds."""
-
-    bind_seconds: float
-    runs: int = 0
-    run_seconds: float = 0.0
 
 
 class Executable(Runnable):
@@ -74,6 +66,8 @@ class Executable(Runnable):
         engine: str = "auto",
         numbers: bool = False,
         recipe: Recipe | None = None,
+        timeout: float | None = None,
+        guard: Callable[[], None] | None = None,
     ) -> None:
         start = perf_counter()
         self.recipe = recipe
@@ -84,6 +78,8 @@ class Executable(Runnable):
         self._takers = {name: SwitchedOutput() for name in outputs}
         ports = Ports({**self._ends, **self._synthetic}, self._takers)
         checks = chosen_checks(manifest, given=floating_point_checks)
+        watch = RunWatch()
+        watch.begin(nanoseconds_of(timeout))
         self._engine = make_engine(
             manifest,
             image,
@@ -95,9 +91,10 @@ class Executable(Runnable):
             counted=tuple(profiles or ()),
             late=[variant.name for variant in manifest.variants],
             engine=engine,
+            watch=watch,
         )
         self._counters = cycle_counters(profiles or {}, self._engine)
-        self._run_lock = RunLock()
+        self._run_lock = RunLock(watch, guard)
         self._lock = self._run_lock.lock
         self._background = Background()
         self._bind_seconds = perf_counter() - start
@@ -149,7 +146,7 @@ class Executable(Runnable):
         """
         from popc_runtime.state.device_state import DeviceState
 
-        return DeviceState(self._engine, self.manifest, self._lock)
+        return DeviceState(self._engine, self.manifest, self._run_lock)
 
     @property
     def engine(self) -> str:
@@ -165,6 +162,7 @@ class Executable(Runnable):
         *,
         out: Mapping[str, Array] | None = None,
         cast: str = "no",
+        timeout: float | None = None,
         **named: npt.ArrayLike,
     ) -> dict[str, Array]:
         """Run the main program once: one step of ``batches_per_step`` batches.
@@ -176,6 +174,7 @@ class Executable(Runnable):
             out: Arrays to write results to, by output name, with any strides; other results are
                 fresh arrays.
             cast: numpy casting rule for inputs of another dtype; "no" refuses them.
+            timeout: Seconds after which the run is stopped, without those it waits for its turn.
 
         Returns:
             The results by output name.  bfloat16 tensors are uint16 arrays of bit patterns, unless
@@ -185,10 +184,11 @@ class Executable(Runnable):
             InputMismatchError: inputs are missing, unknown or of another dtype or shape.
             UsageError: ``out`` has what is no output or cannot be written to, or this is called
                 from within a run of the same executable.
+            RunTimeoutError: it took longer than ``timeout``.
             DeviceError: an instruction failed.
         """
         given = named if inputs is None else inputs
-        if self._direct and not (named and inputs is not None):
+        if self._direct and timeout is None and not (named and inputs is not None):
             done = self._run_lock.run(self._direct, given, out)
             if done is not None:
                 return done
@@ -196,11 +196,12 @@ class Executable(Runnable):
 
         given = inputs_by_name(inputs, named)
         if self._dispatch is not None:
-            return self._dispatch.run(given, out or {}, cast)
+            return self._dispatch.run(given, out or {}, cast, timeout)
         feeds = self._check_inputs(given, cast)
         targets = check_targets(out or {}, self.outputs)
         collected: dict[str, list[Array]] = {name: [] for name in self._results}
-        self.run_connected(feeds, {name: samples.append for name, samples in collected.items()})
+        takers = {name: samples.append for name, samples in collected.items()}
+        self.run_connected(feeds, takers, timeout)
         results = {
             spec.name: joined_samples(
                 spec,
@@ -220,43 +221,51 @@ class Executable(Runnable):
         return self._engine.direct(self.name, self.inputs, self.outputs) if ready else None
 
     def run_buffers(
-        self, inputs: Mapping[str, object] | None = None, /, **named: object
+        self,
+        inputs: Mapping[str, object] | None = None,
+        /,
+        *,
+        timeout: float | None = None,
+        **named: object,
     ) -> dict[str, ResultTensor]:
         """Run the main program once, without numpy: the shortest way from a file to a result.
 
         Args:
-            inputs: By input name; they may also be given as keyword arguments.  Each is contiguous
-                memory, with the buffer protocol or an array interface: elements of the input's
-                type in its shape or in one dimension, or, as ``bytes``, ``bytearray`` or a
-                memoryview of bytes, the elements as they are stored.  Where a step has several
-                batches, inputs have a leading dimension for them; see `run`.
+            inputs: As for `run`.  Each is contiguous memory, with the buffer protocol or an array
+                interface: elements of the input's type in its shape or in one dimension, or, as
+                ``bytes``, ``bytearray`` or a memoryview of bytes, the elements as they are stored.
+            timeout: As for `run`.
 
         Returns:
             The results by output name.
 
         Raises:
-            InputMismatchError: inputs are missing, unknown, not contiguous, or of another type,
-                shape or size; lists every problem.
-            UsageError: called from within a run of the same executable.
-            DeviceError: an instruction failed.
+            InputMismatchError: inputs do not fit; lists every problem.
+            UsageError, RunTimeoutError, DeviceError: as `run` does.
         """
         from popc_runtime.data.tensors import ResultTensor, check_buffers
 
         given = inputs_by_name(inputs, named)
         if self._dispatch is not None:
-            return self._dispatch.run_buffers(given)
+            return self._dispatch.run_buffers(given, timeout)
         feeds = check_buffers(given, self.inputs, self._streams, self._synthetic)
         collected = {name: bytearray() for name in self._results}
         self._step(
             {name: iter(samples) for name, samples in feeds.items()},
             {name: samples.extend for name, samples in collected.items()},
+            timeout,
         )
         for spec in self.outputs:
             check_stored(spec, len(collected[spec.name]), spec.nbytes, "bytes")
         return {spec.name: ResultTensor(spec, collected[spec.name]) for spec in self.outputs}
 
     def run_async(
-        self, inputs: Mapping[str, npt.ArrayLike] | None = None, /, **named: npt.ArrayLike
+        self,
+        inputs: Mapping[str, npt.ArrayLike] | None = None,
+        /,
+        *,
+        timeout: float | None = None,
+        **named: npt.ArrayLike,
     ) -> AwaitableFuture:
         """`run` in a background thread; runs are made in the order of the calls.
 
@@ -265,7 +274,7 @@ class Executable(Runnable):
         given = inputs_by_name(inputs, named)
         with self._lock:
             self._run_lock.check_open()
-            return self._background.submit(self.run, given)
+            return self._background.submit(partial(self.run, timeout=timeout), given)
 
     def session(self) -> Session:
         """A session: streams stay connected while the program steps through them.
@@ -282,14 +291,11 @@ class Executable(Runnable):
         if self._dispatch is not None:
             return list(self._dispatch.required(inputs).profile(inputs))
         feeds = self._check_inputs(inputs, "no")
-        with self._lock:
-            self._run_lock.check_ready()
+        with self._run_lock.turn(counts=False):
             try:
-                self._run_lock.running = True
                 self._connect(feeds, {})
                 return self._engine.profile(self.name)
             finally:
-                self._run_lock.running = False
                 self._disconnect()
 
     def _check_inputs(
@@ -321,6 +327,7 @@ class Executable(Runnable):
         self,
         samples: Mapping[str, Iterator[Array]],
         takers: Mapping[str, Callable[[Array], object]],
+        timeout: float | None = None,
     ) -> None:
         """One step on checked samples by input stream, results to ``takers`` by output stream.
 
@@ -329,18 +336,16 @@ class Executable(Runnable):
         from popc_runtime.data.arrays import array_taker
 
         wrapped = {name: array_taker(self._streams[name], take) for name, take in takers.items()}
-        self._step(samples, wrapped)
+        self._step(samples, wrapped, timeout)
 
     def _step(
         self,
         samples: Mapping[str, Iterator[Any]],
         takers: Mapping[str, Callable[[memoryview], object]],
+        timeout: float | None = None,
     ) -> None:
-        with self._lock:
-            self._run_lock.begin()
-            start = perf_counter()
+        with self._run_lock.turn(nanoseconds_of(timeout)):
             try:
-                self._run_lock.running = True
                 self._connect(samples, takers)
                 if self._count:
                     self._count.begin(self._run_lock.calls)
@@ -348,10 +353,7 @@ class Executable(Runnable):
                 if self._count:
                     self._count.end()
             finally:
-                self._run_lock.running = False
                 self._disconnect()
-            self._run_lock.runs += 1
-            self._run_lock.seconds += perf_counter() - start
 
     def set_seed(self, seed: int) -> None:
         """Restart the device's random numbers; equal seeds give equal results."""

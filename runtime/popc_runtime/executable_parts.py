@@ -9,6 +9,7 @@ from popc_runtime.errors import UsageError
 from popc_runtime.format import FloatCheck, Manifest, ProgramImage
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,6 +46,7 @@ def make_engine(
     counted: Collection[str],
     late: Collection[str],
     engine: str,
+    watch: RunWatch,
 ) -> Engine | ReplicatedEngine:
     """The engine of the program, or the one that leads those of all replicas."""
     variables, make_binder = manifest.variables, binder_type(engine, checks)
@@ -60,6 +62,7 @@ def make_engine(
             checks=checks,
             counted=counted,
             late=late,
+            watch=watch,
         )
     from popc_runtime.device import ReplicatedEngine
 
@@ -76,6 +79,7 @@ def make_engine(
         identical_seeds=manifest.identical_seeds,
         counted=counted,
         late=late,
+        watch=watch,
     )
 
 

@@ -21,11 +21,13 @@ from popc_runtime.format import (
 )
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.native import fast_sha256
+from popc_runtime.process.stale import remove_stale
 from popc_runtime.process.threads import chosen_threads
 from popc_runtime.recipe import Recipe
 
 if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
+    from popc_runtime.format.signature import Keys
 
 __all__ = ["load"]
 
@@ -41,6 +43,9 @@ def load(
     engine: str = "auto",
     limits: Limits | str = _DEFAULT_LIMITS,
     bfloat16: str = "bits",
+    timeout: float | None = None,
+    copy_weights: bool = False,
+    require_signature: Keys | None = None,
 ) -> Executable:
     """Load an archive.
 
@@ -59,12 +64,21 @@ def load(
             archives of strangers.
         bfloat16: The arrays that `run` returns of bfloat16 results: "bits" are uint16 arrays,
             "ml_dtypes" numbers of ml_dtypes.bfloat16, where that package is installed.
+        timeout: Seconds after which what the program computes at load time is stopped.
+        copy_weights: Read weights that are stored to be mapped (``weights=mmap``) into memory of
+            this process.  A file that others may write to is not safe to map: a run notices that
+            it was overwritten or cut off before, but a file that is cut off while a program reads
+            it ends the process.
+        require_signature: The path of a public key in a PEM file, or several: one of them must have
+            signed the archive, in the file of its name with ``.sig`` added (`popc sign`).
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
+        SignatureError: it is not signed by whom it should be.
         UnregisteredOperatorError: it needs operators that `popc_runtime.custom` does not know.
         ResourceError: the file cannot be read, or there is not enough memory.
-        DeviceError: the program computes its weights at load time, and that failed.
+        DeviceError: the program computes its weights at load time, and that failed, or took longer
+            than ``timeout``.
         UsageError: ``source`` is nothing that could be an archive, the number of threads is not
             positive or too large, a check, an engine or limits of that name do not exist, or
             ml_dtypes is missing.
@@ -77,24 +91,19 @@ def load(
         "engine": engine,
         "limits": limits,
         "bfloat16": bfloat16,
+        "timeout": timeout,
+        "copy_weights": copy_weights,
+        "require_signature": require_signature,
     }
-    if bfloat16 not in _BFLOAT16:
-        raise UsageError(
-            f"bfloat16: there is no choice {bfloat16!r}", hint=f"choose from {', '.join(_BFLOAT16)}"
-        )
+    numbers = _wants_numbers(bfloat16)
     with (
         ArchiveFile.open(source, limits=limits) as archive,
-        archive.begin("weights", fast_sha256()) as weights,
+        _signed(archive, source, require_signature).begin(
+            "weights", fast_sha256(), copies=copy_weights
+        ) as weights,
     ):
         image = decode_program(archive.read("program"), limits)
-        if weights.data.nbytes != image.constant_bytes:
-            raise CorruptArchiveError(
-                f"the program needs {image.constant_bytes:,} bytes of weights, but the archive "
-                f"has {weights.data.nbytes:,}",
-                hint="compile the model again",
-            )
-        _check_programs(archive.manifest, image)
-        _check_memory(archive.manifest.replicas, image, limits)
+        _check_image(archive.manifest, image, limits, weights.data.nbytes)
         if LOAD_PROGRAM in image.programs:
             weights.verify()  # nothing runs on bytes that may be damaged
         return Executable(
@@ -106,9 +115,36 @@ def load(
             floating_point_checks=floating_point_checks,
             engine=engine,
             profiles=_profiles(archive),
-            numbers=bfloat16 == "ml_dtypes",
-            recipe=Recipe(load, _absolute(source), archive.digest, settings),
+            numbers=numbers,
+            timeout=timeout,
+            guard=weights.guard,
+            recipe=Recipe(load, _tidied(source), archive.digest, settings),
         )
+
+
+def _signed(archive: ArchiveFile, source: ArchiveSource, keys: Keys | None) -> ArchiveFile:
+    """The archive, once it is found to be signed by one of ``keys``."""
+    if keys is not None:
+        from popc_runtime.format.signature import require_signature
+
+        require_signature(archive, _absolute(source), keys)
+    return archive
+
+
+def _wants_numbers(bfloat16: str) -> bool:
+    if bfloat16 not in _BFLOAT16:
+        raise UsageError(
+            f"bfloat16: there is no choice {bfloat16!r}", hint=f"choose from {', '.join(_BFLOAT16)}"
+        )
+    return bfloat16 == "ml_dtypes"
+
+
+def _tidied(source: ArchiveSource) -> str:
+    """The absolute path of an archive, beside which nothing is left of writers that were killed."""
+    path = _absolute(source)
+    if path:
+        remove_stale(os.path.dirname(path))  # noqa: PTH120 - pathlib is slow to import
+    return path
 
 
 def _absolute(source: ArchiveSource) -> str:
@@ -128,6 +164,19 @@ def _profiles(archive: ArchiveFile) -> dict[str, CycleProfile]:
     from popc_runtime.cycles.execution import CycleProfile
 
     return {name: CycleProfile(archive.read(blob)) for name, blob in there.items()}
+
+
+def _check_image(
+    manifest: Manifest, image: ProgramImage, limits: Limits, weights_bytes: int
+) -> None:
+    if weights_bytes != image.constant_bytes:
+        raise CorruptArchiveError(
+            f"the program needs {image.constant_bytes:,} bytes of weights, but the archive has "
+            f"{weights_bytes:,}",
+            hint="compile the model again",
+        )
+    _check_programs(manifest, image)
+    _check_memory(manifest.replicas, image, limits)
 
 
 def _check_programs(manifest: Manifest, image: ProgramImage) -> None:

@@ -8,6 +8,7 @@ from types import TracebackType
 
 from popc_runtime.data.calls import inputs_by_position
 from popc_runtime.errors import UsageError
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
     from popc_runtime.recipe import Recipe
     from popc_runtime.state.device_state import DeviceState
 
-__all__ = ["Runnable"]
+__all__ = ["RunStats", "Runnable"]
+
+
+@frozen
+class RunStats:
+    """The work of an executable so far; times in seconds."""
+
+    bind_seconds: float
+    runs: int = 0
+    run_seconds: float = 0.0
 
 
 class Runnable(ABC):

@@ -166,9 +166,8 @@ def test_moves(op_type: str, attributes: Mapping[str, Any], expected: Array) -> 
     ],
 )
 def test_resize(attributes: Mapping[str, Any], expected: list[float]) -> None:
-    result = _run(
-        "Resize", [np.arange(11, dtype=np.float32), np.array([3 / 8], np.float32)], attributes
-    )
+    operands = [np.arange(11, dtype=np.float32), np.array([3 / 8], np.float32)]
+    (result,) = run_op("Resize", operands, attributes, domain=_DOMAIN, constants=(1,))
     np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 

@@ -79,9 +79,9 @@ def _adaptive(
             u = state.get("u", np.zeros_like(g))
             x = g * np.sqrt(u + eps) / np.sqrt(v + eps)
             state["u"] = keep * u + new * x * x
-        inner = lr if tf and mm else 1.0
+        inner, outer = (lr, 1.0) if tf and mm else (1.0, lr)
         b = state["b"] = mm * state.get("b", 0.0) + inner * x
-        return np.asarray(w - lr / inner * b - lr * wd * w)
+        return np.asarray(w - outer * (b + wd * w))
 
     return update
 

@@ -71,8 +71,21 @@ def test_costs_as_text_and_as_data() -> None:
     session = _session()
     session.prepareDevice()
     report = session.getReport()
-    assert str(report["target"]["name"]) in session.getSummaryReport()
+    assert f"Target: {report['target']['name']}" in session.getSummaryReport()
     assert json.loads(json.dumps(report)) == report
+
+
+def test_steps_of_a_run() -> None:
+    options = popart.SessionOptions()
+    options.reportOptions = {"showExecutionSteps": "true"}
+    session = _session(options)
+    session.prepareDevice()
+    lines = session.getSummaryReport().splitlines()
+    steps = [line.strip() for line in lines[lines.index("  Switch") :]]
+    assert steps.count("Repeat") == 1
+    transfers = [step for step in steps if step.startswith("StreamCopy")]
+    assert transfers == ["StreamCopy (from host)", "StreamCopy (to host)"]
+    assert sum(step.startswith("OnTileExecute: Conv") for step in steps) == 3
 
 
 @pytest.mark.parametrize(
@@ -169,3 +182,39 @@ def test_what_is_returned_under_another_name() -> None:
     shown = json.loads(session._serializeIr())["maingraph"]
     found = {op["outputs"][0]["name"]: op["type"] for op in shown}
     assert found == {names[0]: "Identity", names[1]: "Exp"}
+
+
+def test_the_norm_of_all_gradients() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    weights = [builder.addInitializedInputTensor(np.ones(2, np.float32)) for _ in range(2)]
+    y = builder.aiOnnx.mul([builder.aiOnnx.add([x, weights[0]]), weights[1]])
+    loss = builder.aiGraphcore.l1loss([y], 1.0)
+    clip = [popart.ClipNormSettings.clipAllWeights(0.1)]
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [y]),
+        loss,
+        popart.SGD({"defaultLearningRate": (0.1, True)}, clip),
+        popart.DeviceManager().createCpuDevice(),
+    )
+    assert [op["type"] for op in _ops(session)["maingraph"]].count("ReduceSumSquare") == 2
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_losses_that_only_have_another_name(*, drops: bool) -> None:
+    builder = popart.Builder()
+    x = builder.addInitializedInputTensor(np.ones(2, np.float32))
+    loss = builder.aiGraphcore.identityloss([builder.aiGraphcore.l1loss([x], 1.0)])
+    patterns = popart.Patterns()
+    patterns.OpToIdentity = drops
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [loss]),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createCpuDevice(),
+        patterns=patterns,
+    )
+    kinds = [op["type"] for op in _ops(session)["maingraph"] if "IdentityLoss" in op["type"]]
+    assert kinds == ([] if drops else ["IdentityLoss", "IdentityLossGrad"])

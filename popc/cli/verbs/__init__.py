@@ -32,6 +32,7 @@ VERBS: Final = {
     "explain": Verb("build", "Say why a model fits or not, and what would help."),
     "diff": Verb("build", "Compare two archives."),
     "export": Verb("build", "Write an archive's model with trained weights as ONNX."),
+    "sign": Verb("build", "Sign an archive."),
     "report": Verb("build", "Report on a program: graph, execution, memory."),
     "tune": Verb("build", "Search for options with which a model costs least."),
     "run": Verb("run", "Run an archive or a model."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +17,10 @@ from popc.cli.model_options import (
     train_option,
 )
 from popc.cli.report import Report, counted, format_table
-from popc_runtime.errors import DoesNotFitError, ModelError
+from popc_runtime.errors import DoesNotFitError, ModelError, UsageError
+
+if TYPE_CHECKING:
+    from popc_runtime.format import ArchiveFile
 
 __all__ = ["command"]
 
@@ -24,11 +28,26 @@ __all__ = ["command"]
 @click.command("check")
 @file_argument
 @limits_option
+@click.option(
+    "--signed-by",
+    "keys",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="KEY",
+    help="Of an archive: require that the owner of this public key, or of one of several, has "
+    "signed it (see `popc sign`).",
+)
 @model_options
 @train_option("Check a training step: this file names loss and optimizer.")
 @click.pass_obj
 def command(
-    console: Console, *, file: Path, limits: str, settings: ModelSettings, train: Path | None
+    console: Console,
+    *,
+    file: Path,
+    limits: str,
+    keys: tuple[Path, ...],
+    settings: ModelSettings,
+    train: Path | None,
 ) -> Report:
     """Say whether popc can compile FILE (a model) or this runtime can load it (an archive).
 
@@ -39,12 +58,15 @@ def command(
     popc check model.onnx
     popc check model.onnx --dim batch=8
     popc check model.popx
+    popc check model.popx --signed-by public.pem
     """
     from popc_runtime.format import is_archive
 
     if is_archive(file):
         refuse_model_settings(settings, train)
-        return _check_archive(file, limits)
+        return _check_archive(file, limits, keys)
+    if keys:
+        raise UsageError("--signed-by is for archives: models are not signed")
     if train is None and settings.is_empty:
         return _check_model(file)
     return _check_compiles(console, file, settings, train)
@@ -73,7 +95,7 @@ def _check_compiles(
     return Report("check", data, "supported: the model compiles", warnings=tuple(model.notes))
 
 
-def _check_archive(path: Path, limits: str) -> Report:
+def _check_archive(path: Path, limits: str, keys: tuple[Path, ...]) -> Report:
     from popc_runtime.device import missing_opcodes
     from popc_runtime.format import ArchiveFile, Limits, decode_program
 
@@ -81,11 +103,27 @@ def _check_archive(path: Path, limits: str) -> Report:
     with ArchiveFile.open(path, limits=chosen) as archive:
         missing = missing_opcodes(decode_program(archive.read("program"), chosen))
         archive.verify()
-    data = {"kind": "archive", "supported": not missing, "missing_instructions": list(missing)}
+        signers = _signers(archive, path, keys)
+    data = {
+        "kind": "archive",
+        "supported": not missing,
+        "missing_instructions": list(missing),
+        "signed_by": signers,
+    }
     if missing:
         text = f"not supported: this runtime lacks the instructions {', '.join(missing)}"
         return Report("check", data, text, exit_code=1)
-    return Report("check", data, "supported: this runtime can load the archive")
+    signed = f"; signed by {', '.join(signers)}" if signers else ""
+    return Report("check", data, f"supported: this runtime can load the archive{signed}")
+
+
+def _signers(archive: ArchiveFile, path: Path, keys: tuple[Path, ...]) -> list[str]:
+    """The names of the keys that have signed an archive, of those that are asked for."""
+    if not keys:
+        return []
+    from popc_runtime.format.signature import require_signature
+
+    return list(require_signature(archive, str(path), keys, whole=True))
 
 
 def _check_model(path: Path) -> Report:

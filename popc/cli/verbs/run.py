@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -82,6 +82,12 @@ __all__ = ["command"]
     help="Write the time that the steps would take on the target: JSON if FILE ends in .json, else "
     "text. For archives compiled with instrument_with_hardware_cycle_counter.",
 )
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop a step that takes longer, or what the program computes when it is loaded.",
+)
 @click.option("--values", is_flag=True, help="With --format json: print every value.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @threads_option("run")
@@ -104,6 +110,7 @@ def command(
     seed: int | None,
     fp_checks: bool | None,
     report_path: Path | None,
+    timeout: float | None,
     values: bool,
     force: bool,
     threads: int | None,
@@ -137,6 +144,7 @@ def command(
         floating_point_checks=fp_checks,
         engine=engine,
         limits=limits,
+        timeout=timeout,
     )
     executable = executable.program(program) if program else executable
     feeds = gather_inputs(inputs, executable, steps)
@@ -145,7 +153,8 @@ def command(
         raise UsageError("stdout takes the JSON document or an array, not both")
     if report_path is not None and report_path.exists() and not force:
         raise ResourceError(f"{report_path} exists already", hint="--force replaces it")
-    arrays = _run_steps(executable, feeds, steps, strict=strict)
+    keywords = {"cast": "no" if strict else "safe", "timeout": timeout}
+    arrays = _run_steps(executable, feeds, steps, keywords)
     if report_path is not None:
         _write_report(executable, report_path)
     warnings = _non_finite(arrays, strict=strict)
@@ -180,12 +189,15 @@ def _write_report(executable: Executable, path: Path) -> None:
 
 
 def _run_steps(
-    executable: Executable, feeds: Sequence[Mapping[str, Array]], steps: int, *, strict: bool
+    executable: Executable,
+    feeds: Sequence[Mapping[str, Array]],
+    steps: int,
+    keywords: Mapping[str, Any],
 ) -> dict[str, Array]:
     """Results by name; of several steps, stacked along a new first axis."""
     import numpy as np
 
-    collected = [executable.run(feed, cast="no" if strict else "safe") for feed in feeds]
+    collected = [executable.run(feed, **keywords) for feed in feeds]
     if steps == 1:
         return collected[0]
     return {

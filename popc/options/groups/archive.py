@@ -58,5 +58,7 @@ class ArchiveOptions:
         Choice(*WeightStorage),
         WeightStorage.COMPRESSED,
         "How weights are stored. Compressed makes a small archive; mmap stores them raw and "
-        "page-aligned, so that they are mapped instead of read and processes share them.",
+        "page-aligned, so that they are mapped instead of read and processes share them. A mapped "
+        "file has to stay as it is: replace it rather than write into it, or load it with "
+        "copy_weights=True.",
     )

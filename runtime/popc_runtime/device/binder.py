@@ -44,6 +44,10 @@ class Binder(ABC):
         """
 
     @abstractmethod
+    def touching(self, steps: Sequence[Step]) -> list[Step]:
+        """The same steps, of which the first tells the watch that variables are being written."""
+
+    @abstractmethod
     def repeat(self, block: RepeatBlock) -> Step:
         """A loop as one step."""
 
@@ -83,9 +87,13 @@ class Binder(ABC):
     def block(self, block: Block) -> tuple[Step, ...]:
         """The steps of ``block``, in order."""
         steps: list[Step] = []
+        touched = False
         for item in block:
             if isinstance(item, Instruction):
-                steps.extend(self.instruction(item))
+                own = self.instruction(item)
+                if own and not touched and self.program.writes_variables(item):
+                    own, touched = self.touching(own), True
+                steps.extend(own)
             elif isinstance(item, RepeatBlock):
                 steps.append(self.repeat(item))
             elif isinstance(item, IfBlock):

@@ -22,6 +22,7 @@ from popc_runtime.format import (
 from popc_runtime.ground.hints import TYPE_CHECKING, Final
 from popc_runtime.kernels import KERNELS
 from popc_runtime.kernels.core.random_state import RandomState
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     from popc_runtime.device.counts import BlockCounts
@@ -38,6 +39,7 @@ __all__ = [
 LOAD_PROGRAM: Final = "weights_from_host"
 MAIN_PROGRAM: Final = "main"
 EVALUATION_PROGRAM: Final = "evaluation"  # beside one that trains
+_REGIONS_OF_VARIABLES: Final = (Region.STATE, Region.REMOTE)
 IO_OPCODES: Final = frozenset({"HostLoad", "HostStore"})
 
 
@@ -60,6 +62,7 @@ class BoundProgram:
         counts: How often loops and branches have run, if they are counted.
         checks: Floating-point exceptions that end a run; the load program may have them, for what
             follows from constants is what it is.
+        watch: Until when a run may go on, and whether it has written variables.
         is_loaded: Whether the load program has run, so that its results are final.
 
     Raises (constructor):
@@ -79,6 +82,7 @@ class BoundProgram:
         random: RandomState,
         alike: RandomState | None = None,
         counted: Collection[str] = (),
+        watch: RunWatch | None = None,
     ) -> None:
         _require_opcodes(image)
         if any(slot.region is Region.PARAMETER for slot in image.slots):
@@ -92,6 +96,7 @@ class BoundProgram:
         self.replica = replica
         self.threads = threads
         self.checks: Collection[FloatCheck] = ()
+        self.watch = watch or RunWatch()
         self.is_loaded = False
         self.counts: BlockCounts | None = None
         if counted:
@@ -103,10 +108,8 @@ class BoundProgram:
         for spec in variables:
             self.memory.check(spec)
         # What the host may write counts as changing too.
-        self._mutable_state = [
-            *_mutable_state(image),
-            *((spec.offset, spec.offset + spec.nbytes) for spec in variables),
-        ]
+        self._held = [(spec.offset, spec.offset + spec.nbytes) for spec in variables]
+        self._mutable_state = [*_mutable_state(image), *self._held]
 
     @cached_property
     def variables(self) -> dict[str, Array]:
@@ -129,6 +132,14 @@ class BoundProgram:
     def finals(self, indices: Sequence[int]) -> tuple[bool, ...]:
         """True for each operand that no longer changes once the load program has run."""
         return tuple(index >= 0 and self._is_final(index) for index in indices)
+
+    def writes_variables(self, item: Instruction) -> bool:
+        """True if an instruction may write to a variable."""
+        if not self._held:
+            return False
+        slots = (self.image.slots[index] for index in item.outputs if index >= 0)
+        extents = (_extent(slot) for slot in slots if slot.region in _REGIONS_OF_VARIABLES)
+        return any(low < end and at < high for low, high in extents for at, end in self._held)
 
     def random_of(self, item: Instruction) -> RandomState:
         """The sequence that an instruction draws random numbers from."""

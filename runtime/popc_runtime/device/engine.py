@@ -15,6 +15,7 @@ from popc_runtime.device.steps import InstructionTime
 from popc_runtime.format import Array, FloatCheck, ProgramImage, VariableSpec
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.kernels.core.random_state import RandomState
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     from popc_runtime.format import TensorSpec
@@ -36,7 +37,8 @@ class Engine:
 
     ``checks`` are the floating-point exceptions that end a run; the load program may have them.
     ``counted`` are the programs whose loops and branches are counted.  Of the programs, those that
-    are ``late`` are bound when they first run.
+    are ``late`` are bound when they first run.  ``watch`` may stop a run, that of the load program
+    too.
 
     Raises (constructor):
         IncompatibleArchiveError: the image needs instructions that this runtime lacks.
@@ -59,6 +61,7 @@ class Engine:
         checks: Collection[FloatCheck] = (),
         counted: Collection[str] = (),
         late: Collection[str] = (),
+        watch: RunWatch | None = None,
     ) -> None:
         self.program = BoundProgram(
             image,
@@ -70,6 +73,7 @@ class Engine:
             random=random or RandomState(seed),
             alike=alike,
             counted=counted,
+            watch=watch,
         )
         self.binder = make_binder(self.program)
         self._walks: dict[str, Callable[[], None]] = {}
@@ -106,7 +110,7 @@ class Engine:
         """Run one program to its end.
 
         Raises:
-            DeviceError: an instruction failed; names it.
+            DeviceError: an instruction failed, or time was up; names it.
         """
         walk = self._walk_of(program)  # binding finds out which settings hold
         with self.binder.settings():

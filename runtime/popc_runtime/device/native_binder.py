@@ -15,9 +15,9 @@ from popc_runtime.device.bound_program import IO_OPCODES, BoundProgram
 from popc_runtime.device.control import branch_call, repeat_call
 from popc_runtime.device.numpy_binder import NumpyBinder
 from popc_runtime.device.steps import InstructionTime, Step, cannot_be_bound, naming, tell_iteration
-from popc_runtime.errors import DeviceError, PopcError
+from popc_runtime.errors import DeviceError, PopcError, RunTimeoutError
 from popc_runtime.format import Block, DType, IfBlock, Instruction, RepeatBlock
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import TYPE_CHECKING, NoReturn, TypeVar
 from popc_runtime.native import (
     Branch,
@@ -33,9 +33,10 @@ from popc_runtime.native import (
     Transfer,
     encode,
 )
-from popc_runtime.native.contiguous import move_record
+from popc_runtime.native.contiguous import fill_record, move_record
 from popc_runtime.native.record import MAX_RANK
-from popc_runtime.native.views import View, empty
+from popc_runtime.native.views import View, address_of, empty
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     from popc_runtime.format import TensorSpec
@@ -60,9 +61,15 @@ class _Walk:
     """Runs a native program."""
 
     program: NativeProgram
+    watch: RunWatch
 
     def __call__(self) -> None:
-        _told(self.program.run)
+        try:
+            self.program.run(self.watch.deadline)
+        except NativeFailure as failure:
+            if failure.timed_out:
+                raise _time_up(self.watch, failure.owner) from None
+            _fail(failure)
 
 
 class NativeBinder(Binder):
@@ -89,7 +96,7 @@ class NativeBinder(Binder):
 
     def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
         """A native program of ``steps``."""
-        return _Walk(self._native_program(steps))
+        return _Walk(self._native_program(steps), self.program.watch)
 
     def direct(
         self, walk: Callable[[], None], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
@@ -152,7 +159,19 @@ class NativeBinder(Binder):
         return _NativeStep(*_of(step), record.owned((step, self._loops)))
 
     def _called(self, step: Step) -> Step:
-        return _NativeStep(*_of(step), partial(_guarded, step, self._loops))
+        return _NativeStep(*_of(step), _Guarded((step, self._loops)))
+
+    def touching(self, steps: Sequence[Step]) -> list[Step]:
+        """See `Binder`."""
+        first = steps[0]
+        assert isinstance(first, _NativeStep)
+        touched = self.program.watch.touched
+        flag = View(address_of(memoryview(touched)), (1,), DType.UINT8, kept=touched)
+        record = fill_record(flag, b"\1").owned((first, self._loops))
+        if isinstance(first.item, Record):
+            record = replace(first.item, before=(record, *first.item.before))
+            return [_NativeStep(*_of(first), record), *steps[1:]]
+        return [_NativeStep(*_of(first), record), *steps]
 
     def _transfer(self, item: Instruction) -> list[Step]:
         """A port's call, on contiguous memory, and a move from or to memory that is not."""
@@ -166,8 +185,7 @@ class NativeBinder(Binder):
         else:
             call = partial(self.program.ports.outputs[stream].store, near.memory())
         step = Step(call, item.name, item.opcode)
-        guarded = partial(_guarded, step, self._loops)
-        moved = Transfer(stream, loads, near.memory(), guarded)
+        moved = Transfer(stream, loads, near.memory(), _Guarded((step, self._loops)))
         steps: list[Step] = [_NativeStep(*_of(step), moved)]
         if near is not view:
             record = move_record(view, near) if loads else move_record(near, view)
@@ -212,8 +230,10 @@ class NativeBinder(Binder):
         self._loops = outer
         scalars = (self._view(slot) for slot in (block.count_slot, block.condition_slot))
         limit, condition = (0 if scalar is None else scalar.address for scalar in scalars)
-        loop = Loop(body, block.count, limit, condition, counter.address, kept=(counter,))
-        return _NativeStep(_nothing, block.name, "Repeat", loop)
+        step = Step(_nothing, block.name, "Repeat")
+        owner = (step, (*outer, (block, counter)))
+        loop = Loop(body, block.count, limit, condition, counter.address, (counter,), owner)
+        return _NativeStep(*_of(step), loop)
 
     def branch(self, block: IfBlock) -> Step:
         """See `Binder`."""
@@ -262,17 +282,32 @@ def _nothing() -> None:
     """The call of a step that is part of a native program only."""
 
 
-def _guarded(step: Step, loops: _Loops) -> None:
-    """Call ``step`` and let an error tell which instruction it was, and where in which loops."""
-    try:
-        step.call()
-    except DeviceError as error:
-        _tell_iterations(error, loops)
-        raise
-    except PopcError:
-        raise
-    except Exception as error:
-        raise _device_error(step, loops, error) from error
+@frozen
+class _Guarded:
+    """A call of Python's whose errors tell which instruction it was, and where in which loops."""
+
+    owner: tuple[Step, _Loops]
+
+    def __call__(self) -> None:
+        step, loops = self.owner
+        try:
+            step.call()
+        except DeviceError as error:
+            _tell_iterations(error, loops)
+            raise
+        except PopcError:
+            raise
+        except Exception as error:
+            raise _device_error(step, loops, error) from error
+
+
+def _time_up(watch: RunWatch, owner: tuple[Step, _Loops] | None) -> RunTimeoutError:
+    if owner is None:
+        return watch.time_up()
+    step, loops = owner
+    error = watch.time_up(step.opcode, step.name)
+    _tell_iterations(error, loops)
+    return error
 
 
 def _device_error(step: Step, loops: _Loops, cause: Exception) -> DeviceError:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from popc_runtime.device.binder import Binder
 from popc_runtime.device.control import branch_call, repeat_call
-from popc_runtime.device.steps import InstructionTime, Step, naming, timed, walker
+from popc_runtime.device.steps import InstructionTime, Step, naming, timed, touching, walker
 from popc_runtime.format import IfBlock, Instruction, RepeatBlock
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.kernels import KERNELS
@@ -42,17 +42,21 @@ class NumpyBinder(Binder):
 
     def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
         """See `Binder`."""
-        return walker(steps)
+        return walker(steps, self.program.watch)
 
     def timed(self, steps: Sequence[Step]) -> list[InstructionTime]:
         """See `Binder`."""
-        return timed(steps)
+        return timed(steps, self.program.watch)
 
     def instruction(self, item: Instruction) -> list[Step]:
         """See `Binder`."""
         with naming(item):
             calls = self.calls(item)
         return [Step(call, item.name, item.opcode) for call in calls]
+
+    def touching(self, steps: Sequence[Step]) -> list[Step]:
+        """See `Binder`."""
+        return touching(steps, self.program.watch)
 
     def calls(self, item: Instruction) -> tuple[Call, ...]:
         """The calls of every run."""

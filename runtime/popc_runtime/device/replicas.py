@@ -51,6 +51,7 @@ from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.kernels import KERNELS, Call, CollectiveKernel, RandomState
 from popc_runtime.kernels.core.parallel import together
 from popc_runtime.kernels.core.preparation import prepare_together
+from popc_runtime.process.watch import RunWatch
 
 __all__ = ["ReplicatedEngine"]
 
@@ -123,7 +124,9 @@ class ReplicatedEngine:
         identical_seeds: bool = False,
         counted: Collection[str] = (),
         late: Collection[str] = (),
+        watch: RunWatch | None = None,
     ) -> None:
+        self._watch = watch = watch or RunWatch()
         self._image = image = write_out(image)
         self._ports = ports
         self._threads = threads
@@ -143,6 +146,7 @@ class ReplicatedEngine:
                 random=RandomState(seed, 0 if identical_seeds else number),
                 alike=alike[number],
                 counted=counted,
+                watch=watch,
             )
             for number in range(replicas)
         )
@@ -189,7 +193,7 @@ class ReplicatedEngine:
             self._walk_of(program)
             for stage in self._stages[program]:
                 if isinstance(stage, Step):
-                    times += timed((stage,))
+                    times += timed((stage,), self._watch)
                     continue
                 for engine, steps in zip(self.replicas, stage.steps, strict=True):
                     times += engine.binder.timed(steps)
@@ -210,7 +214,7 @@ class ReplicatedEngine:
             stage if isinstance(stage, Step) else Step(stage.call(self._threads), "", "Segment")
             for stage in stages
         ]
-        return walker(steps)
+        return walker(steps, self._watch)
 
     def _bind(self, block: Block) -> Iterator[_Stage]:
         alone: list[Item] = []
@@ -277,6 +281,8 @@ class ReplicatedEngine:
         if isinstance(item, CallBlock):
             yield from self._bind(self._image.programs[item.program])
         elif isinstance(item, Instruction):
+            if self.replicas[0].program.writes_variables(item):
+                yield Step(self._watch.touch, item.name, item.opcode)
             for call in self._calls(item):
                 yield Step(call, item.name, item.opcode)
         elif isinstance(item, RepeatBlock):

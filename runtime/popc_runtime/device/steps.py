@@ -9,8 +9,9 @@ from time import perf_counter
 
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import Array, Instruction, RepeatBlock
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import TYPE_CHECKING
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     from popc_runtime.kernels import Call
@@ -23,6 +24,7 @@ __all__ = [
     "naming",
     "tell_iteration",
     "timed",
+    "touching",
     "walker",
 ]
 
@@ -91,13 +93,24 @@ def tell_iteration(error: DeviceError, block: RepeatBlock, iteration: int) -> No
     error.details = (*error.details, where)
 
 
-def walker(steps: Sequence[Step]) -> Callable[[], None]:
-    """A function that makes the calls of ``steps`` one after another."""
+def walker(steps: Sequence[Step], watch: RunWatch) -> Callable[[], None]:
+    """A function that makes the calls of ``steps`` one after another, until ``watch`` stops it."""
     calls = tuple(step.call for step in steps)
+
+    def watched(remaining: Iterator[Call]) -> None:
+        for call in remaining:
+            call()
+            if watch.is_over():
+                step = steps[len(calls) - length_hint(remaining) - 1]
+                raise watch.time_up(step.opcode, step.name)
+        if watch.is_over():  # of the body of a loop that has nothing in it
+            raise watch.time_up()
 
     def walk() -> None:
         remaining = iter(calls)
         try:
+            if watch.deadline:
+                watched(remaining)
             for call in remaining:
                 call()
         except PopcError:
@@ -112,11 +125,22 @@ def walker(steps: Sequence[Step]) -> Callable[[], None]:
     return walk
 
 
-def timed(steps: Sequence[Step]) -> list[InstructionTime]:
+def touching(steps: Sequence[Step], watch: RunWatch) -> list[Step]:
+    """The same steps, of which the first tells ``watch`` that variables are being written."""
+    call = steps[0].call
+
+    def first() -> None:
+        watch.touch()
+        call()
+
+    return [replace(steps[0], call=first), *steps[1:]]
+
+
+def timed(steps: Sequence[Step], watch: RunWatch) -> list[InstructionTime]:
     """Call ``steps`` one after another, and time each."""
     times: list[InstructionTime] = []
     for step in steps:
-        walk = walker((step,))
+        walk = walker((step,), watch)
         start = perf_counter()
         walk()
         times.append(InstructionTime(step.name, step.opcode, perf_counter() - start))

@@ -51,7 +51,7 @@ from popc_runtime.format.streams import (
     TensorSpec,
 )
 from popc_runtime.format.text import format_attribute, format_program, instructions_of
-from popc_runtime.format.validate import reach, validate_image
+from popc_runtime.format.validate import reach, validate_image, volume
 from popc_runtime.format.variables import HyperParameter, TrainingSpec, VariableRole, VariableSpec
 from popc_runtime.format.variants import FitMode, FitSpec, ProgramSpec, blob_of_program
 from popc_runtime.ground.hints import TYPE_CHECKING
@@ -139,6 +139,7 @@ __all__ = [
     "result_names",
     "unpack_panels",
     "validate_image",
+    "volume",
     "write_archive",
 ]
 

@@ -14,6 +14,7 @@ from popc_runtime.format.digests import FEW_BYTES, sha256
 from popc_runtime.format.header import DIGEST_SIZE, FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS, Limits
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
+from popc_runtime.format.mapped import Unchanged
 from popc_runtime.format.serialization import Fields, corrupt, unpack
 from popc_runtime.format.sources import ArchiveSource, BlobSource, open_source
 from popc_runtime.format.workers import begin_call, ordered_map
@@ -114,10 +115,17 @@ class ArchiveFile:
         self.load_into(name, out, threads=threads)
         return out.toreadonly()
 
-    def begin(self, name: str, digest: Callable[[memoryview], bytes] | None = None) -> PendingBlob:
+    def begin(
+        self,
+        name: str,
+        digest: Callable[[memoryview], bytes] | None = None,
+        *,
+        copies: bool = False,
+    ) -> PendingBlob:
         """A blob whose hash is compared while it is used: mapped if it is raw, else decompressed.
 
-        It begins on a page: of bytes that were opened, which lie anywhere, a raw blob is copied.
+        It begins on a page: of bytes that were opened, which lie anywhere, a raw blob is copied; so
+        is that of a file if it ``copies``.
 
         ``digest`` gives the SHA-256 of many bytes, if there is something better than hashlib.
 
@@ -126,8 +134,9 @@ class ArchiveFile:
             ResourceError: the file cannot be read or mapped, or there is not enough memory.
         """
         info = self.info(name)
-        if info.codec is Codec.RAW and self._source.begins_on_a_page:
-            return PendingBlob(info, self.map(name, verify=False), digest)
+        if info.codec is Codec.RAW and self._source.begins_on_a_page and not copies:
+            unchanged = self._source.unchanged(info.offset + info.stored_bytes)
+            return PendingBlob(info, self.map(name, verify=False), digest, unchanged)
         out = aligned_bytes(info.raw_bytes, at_once=True)
         for _ in self._decoded(info, out, None):
             pass
@@ -205,12 +214,19 @@ class PendingBlob:
 
     Attributes:
         data: Read-only bytes.
+        guard: Checks that they are still the same, before each run; ``None`` if nobody else can
+            change them.
     """
 
     def __init__(
-        self, info: BlobInfo, data: memoryview, digest: Callable[[memoryview], bytes] | None = None
+        self,
+        info: BlobInfo,
+        data: memoryview,
+        digest: Callable[[memoryview], bytes] | None = None,
+        unchanged: Unchanged | None = None,
     ) -> None:
         self.data = data
+        self.guard = None if unchanged is None else partial(unchanged, self._is_damaged)
         self._info = info
         self._digest: Callable[[], bytes] | None = None
         if info.raw_bytes > FEW_BYTES:
@@ -225,6 +241,9 @@ class PendingBlob:
         digest = _digest(self.data) if self._digest is None else self._digest()
         if digest != self._info.sha256:
             raise _damaged(self._info)
+
+    def _is_damaged(self) -> bool:
+        return _digest(self.data) != self._info.sha256
 
     def __enter__(self) -> Self:
         return self

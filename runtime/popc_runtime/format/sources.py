@@ -7,6 +7,7 @@ import os
 from _thread import allocate_lock  # what `threading` has more is not needed, and takes its time
 
 from popc_runtime.errors import ResourceError, UsageError
+from popc_runtime.format.mapped import Unchanged
 from popc_runtime.format.serialization import corrupt
 from popc_runtime.ground.hints import Any, Protocol, TypeAlias
 from popc_runtime.process.paths import usable_path
@@ -83,6 +84,9 @@ class BlobSource(Protocol):
             ResourceError: the file system fails.
         """
 
+    def unchanged(self, end: int) -> Unchanged | None:
+        """A check that views up to ``end`` stay the same; ``None`` if they do by themselves."""
+
     def close(self) -> None:
         """Release the file; views stay valid."""
 
@@ -126,6 +130,10 @@ class FileSource:
         except (OSError, ValueError) as error:
             raise ResourceError(f"cannot map {self._path}: {error}") from error
 
+    def unchanged(self, end: int) -> Unchanged:
+        """See `BlobSource`."""
+        return Unchanged(self._file.fileno(), self._path, end)
+
     def close(self) -> None:
         """See `BlobSource`."""
         self._file.close()
@@ -155,6 +163,10 @@ class MemorySource:
     def view(self) -> memoryview:
         """See `BlobSource`."""
         return memoryview(self._data)
+
+    def unchanged(self, end: int) -> None:
+        """See `BlobSource`; nobody else has these bytes."""
+        del end
 
     def close(self) -> None:
         """See `BlobSource`; there is nothing to release."""

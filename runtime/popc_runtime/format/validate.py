@@ -29,7 +29,7 @@ from popc_runtime.format.program import (
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import Final, TypeAlias
 
-__all__ = ["reach", "validate_image"]
+__all__ = ["reach", "validate_image", "volume"]
 
 
 def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -49,7 +49,7 @@ def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None
         if not 0 <= size <= limits.memory_bytes:
             raise ValueError(f"region {region.name} has {size:,} bytes")
     for number, slot in enumerate(image.slots):
-        problem = _slot_problem(slot, sizes[slot.region])
+        problem = _slot_problem(slot, sizes[slot.region], limits)
         if problem:
             raise ValueError(f"slot {number} {problem}")
     _Programs(image, limits).check()
@@ -60,9 +60,9 @@ def validate_image(image: ProgramImage, limits: Limits = DEFAULT_LIMITS) -> None
         )
 
 
-def _slot_problem(slot: Slot, region_bytes: int) -> str:
+def _slot_problem(slot: Slot, region_bytes: int, limits: Limits) -> str:
     """The fault of a slot, as a clause."""
-    problem = _shape_problem(slot)
+    problem = _shape_problem(slot, limits)
     if problem:
         return problem
     if (slot.region is Region.PARAMETER) != (slot.parameter >= 0):
@@ -80,18 +80,20 @@ def _slot_problem(slot: Slot, region_bytes: int) -> str:
     return ""
 
 
-def _shape_problem(slot: Slot) -> str:
+def _shape_problem(slot: Slot, limits: Limits) -> str:
     if len(slot.shape) > MAX_RANK:
         return f"has {len(slot.shape)} dimensions, more than {MAX_RANK}"
-    # Broadcast slots may have more elements than bytes, but not more than can be addressed.
-    if min(slot.shape, default=0) < 0 or _volume(slot) > MAX_DIMENSION:
+    if min(slot.shape, default=0) < 0 or volume(slot) > MAX_DIMENSION:
         return f"has shape {slot.shape}"
+    # Broadcast slots have more elements than bytes: reading them takes as long as if they had not.
+    if volume(slot) > limits.memory_bytes:
+        return f"has elements of {volume(slot):,} bytes, more than {limits.memory_bytes:,}"
     if slot.strides is not None and len(slot.strides) != len(slot.shape):
         return f"has {len(slot.strides)} strides for {len(slot.shape)} dimensions"
     return ""
 
 
-def _volume(slot: Slot) -> int:
+def volume(slot: Slot) -> int:
     """Bytes of all elements, where a dimension of zero does not hide the others."""
     return prod(size for size in slot.shape if size) * slot.dtype.itemsize
 

@@ -19,12 +19,16 @@ __all__ = ["Branch", "Item", "Loop", "NativeFailure", "NativeProgram"]
 _CALLBACK: Final = -1
 _REPEAT: Final = -2
 _IF: Final = -3
+_TIMED_OUT: Final = 3
 _REASONS: Final = {1: "there is not enough memory", 2: "an index is out of range"}
 
 
 @frozen
 class Loop:
-    """A loop; scalars are given by their addresses, 0 where there is none."""
+    """A loop; scalars are given by their addresses, 0 where there is none.
+
+    ``owner`` is what is told if the program is stopped between its iterations.
+    """
 
     body: Sequence[Item]
     count: int
@@ -32,6 +36,7 @@ class Loop:
     condition: int = 0
     counter: int = 0
     kept: tuple[object, ...] = ()
+    owner: Any = None
 
 
 @frozen
@@ -43,16 +48,17 @@ class Branch:
     else_body: Sequence[Item]
 
 
-# A function is called with the interpreter's lock held.
+# A function is called with the interpreter's lock held; it may have an ``owner`` too.
 Item: TypeAlias = "Record | Loop | Branch | Transfer | Callable[[], object]"
 
 
 class NativeFailure(Exception):
-    """A kernel cannot go on; ``owner`` is that of its record."""
+    """A kernel cannot go on, or time is up; ``owner`` is that of its record."""
 
-    def __init__(self, reason: str, owner: Any) -> None:
+    def __init__(self, reason: str, owner: Any, *, timed_out: bool = False) -> None:
         super().__init__(reason)
         self.owner = owner
+        self.timed_out = timed_out
 
 
 @frozen
@@ -132,18 +138,23 @@ class NativeProgram:
         item = self._written[number] if number >= 0 else None
         return NativeFailure(reason, item.owner if isinstance(item, Record) else None)
 
-    def run(self) -> None:
+    def run(self, deadline: int = 0) -> None:
         """Run to the end; an exception of a function ends it and is raised.
 
+        ``deadline`` is in nanoseconds, by `time.monotonic_ns`; 0 for none.
+
         Raises:
-            NativeFailure: a kernel cannot go on.
+            NativeFailure: a kernel cannot go on, or time is up.
         """
-        failed = self._program.run(self._threads)
+        failed = self._program.run(self._threads, deadline)
         if failed is not None:
             raise self._failure(*failed)
 
     def _failure(self, number: int, reason: int) -> NativeFailure:
         item = self._written[number]
+        if reason == _TIMED_OUT:
+            moved = item.call if isinstance(item, Transfer) else item
+            return NativeFailure("time is up", getattr(moved, "owner", None), timed_out=True)
         if not isinstance(item, Record):
             return NativeFailure(_REASONS[reason], None)
         told = "" if item.explain is None else item.explain()

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["file_lock"]
+__all__ = ["file_lock", "hold", "is_free"]
 
 # What file systems say that know no locks; who writes there has to do without.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
@@ -90,6 +90,15 @@ if sys.platform == "win32":
     def _unlock(descriptor: int) -> None:
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
 
+    def hold(descriptor: int) -> None:
+        """Do nothing: files that are open cannot be removed."""
+        del descriptor
+
+    def is_free(path: str) -> bool:
+        """True: who tries to remove it finds out."""
+        del path
+        return True
+
 else:
     import fcntl
 
@@ -107,3 +116,23 @@ else:
     def _unlock(descriptor: int) -> None:
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def hold(descriptor: int) -> None:
+        """Lock a file that this process has made, until it is closed; see `is_free`."""
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def is_free(path: str) -> bool:
+        """True if no process holds a file; False also where the file system knows no locks.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True

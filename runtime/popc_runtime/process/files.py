@@ -8,13 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from popc_runtime.errors import ResourceError, SpokenHint
+from popc_runtime.process.file_lock import hold
+from popc_runtime.process.stale import DRAWN, TEMPORARY, remove_stale
 
-__all__ = ["new_file", "refuse_to_replace", "remove_remains", "require_room_for", "sync_folder"]
-
-_TEMPORARY: Final = ".tmp"
+__all__ = [
+    "new_file",
+    "refuse_to_replace",
+    "remove_remains",
+    "remove_stale",
+    "require_room_for",
+    "sync_folder",
+]
 
 
 def refuse_to_replace(target: Path, *, force: bool) -> None:
@@ -49,7 +56,7 @@ def require_room_for(target: Path) -> None:
 
 def remove_remains(target: Path) -> None:
     """Remove what is left of ``target`` where a process was killed while it wrote it."""
-    for found in target.parent.glob(f".{escape(target.name)}.*{_TEMPORARY}"):
+    for found in target.parent.glob(f".{escape(target.name)}.*{TEMPORARY}"):
         with suppress(OSError):
             found.unlink()
 
@@ -61,9 +68,10 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
     Raises:
         ResourceError: it cannot be written.
     """
+    remove_stale(str(target.parent))
     temporary = _beside(target)
     try:
-        with temporary.open("xb") as file:
+        with _held(temporary) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -78,8 +86,21 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
             temporary.unlink(missing_ok=True)
 
 
+def _held(path: Path) -> BinaryIO:
+    """A new file that this process has locked.
+
+    Another process may take it for stale before the lock is held; then it is made again.
+    """
+    while True:
+        file = path.open("xb")
+        hold(file.fileno())
+        if path.exists():
+            return file
+        file.close()
+
+
 def _beside(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{secrets.token_hex(8)}{_TEMPORARY}")
+    return target.with_name(f".{target.name}.{secrets.token_hex(DRAWN)}{TEMPORARY}")
 
 
 def sync_folder(folder: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from _thread import RLock  # what `threading` has more is not needed, and takes its time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
 from popc_runtime.errors import DeviceError, UsageError
 from popc_runtime.ground.hints import TYPE_CHECKING, Any, TypeVar
 from popc_runtime.process.forks import forget_in_children, free
+from popc_runtime.process.watch import RunWatch
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -30,14 +32,23 @@ class RunLock:
             come between taking it and having it.
         running: Whether the thread that has the lock is within a run.
         closed: Whether there are to be no more runs.
+        watch: What is known of the run that is going on.
+        guard: Called before each run, to refuse it; ``None`` if nothing is to be looked at.
+        is_torn: Whether the variables are partly those of a step that did not come to its end.
         calls: The number of calls that have begun to run programs.
         in_parts: Whether the call of the thread that has the lock makes several runs.
         runs, seconds: How many there were, and how long they took.
     """
 
-    __slots__ = ("__weakref__", "calls", "closed", "in_parts", "lock", "running", "runs", "seconds")
+    __slots__ = (
+        *("__weakref__", "calls", "closed", "guard", "in_parts", "is_torn", "lock", "running"),
+        *("runs", "seconds", "watch"),
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, watch: RunWatch, guard: Callable[[], None] | None = None) -> None:
+        self.guard = guard
+        self.watch = watch
+        self.is_torn = False
         self.lock = RLock()
         self.running = False
         self.closed = False
@@ -60,14 +71,31 @@ class RunLock:
         """Check that the thread that has the lock may start a run.
 
         Raises:
-            DeviceError: there are to be no more runs.
+            DeviceError: there are to be no more runs, or variables are torn.
             UsageError: it is within one.
+            ResourceError: weights have changed that are mapped.
         """
         self.check_open()
+        self.check_whole()
+        if self.guard is not None:
+            self.guard()
         if self.running:  # by this thread, which has the turn
             raise UsageError(
                 "a source, sink or signal handler cannot run the executable that calls it",
                 hint="load the archive a second time, and run the second executable",
+            )
+
+    def check_whole(self) -> None:
+        """Check that the variables are those between two steps.
+
+        Raises:
+            DeviceError: they are not.
+        """
+        if self.is_torn:
+            raise DeviceError(
+                "the last step was stopped or failed while it wrote variables: some have new "
+                "values, and others have not",
+                hint="restore them: load a checkpoint, write all of them, or call state.reset()",
             )
 
     def begin(self) -> None:
@@ -85,6 +113,31 @@ class RunLock:
             finally:
                 self.in_parts = False
 
+    @contextmanager
+    def turn(self, allowed: int = 0, *, counts: bool = True) -> Iterator[None]:
+        """The block is a run, which may take ``allowed`` nanoseconds; 0 for as long as it takes.
+
+        Unless it ``counts``, nobody is told of it afterwards.
+
+        Raises:
+            DeviceError, UsageError: see `check_ready`.
+        """
+        with self.lock:
+            self.begin() if counts else self.check_ready()
+            self.watch.begin(allowed)
+            start = perf_counter()
+            try:
+                self.running = True
+                yield
+            except BaseException:
+                self.is_torn = bool(self.watch.touched[0])
+                raise
+            finally:
+                self.running = False
+            if counts:
+                self.runs += 1
+                self.seconds += perf_counter() - start
+
     def run(self, call: Callable[..., _T], *arguments: object) -> _T:
         """The result of a call that runs a program; ``None`` says that nothing has run.
 
@@ -95,7 +148,11 @@ class RunLock:
             self.check_ready()
             try:
                 start, self.running = perf_counter(), True
+                self.watch.touched[0] = 0
                 result = call(*arguments)
+            except BaseException:
+                self.is_torn = bool(self.watch.touched[0])
+                raise
             finally:
                 self.running = False
             if result is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from popc_runtime.device import ReplicatedEngine
+    from popc_runtime.process.run_lock import RunLock
 
 __all__ = ["DeviceState"]
 
@@ -32,12 +32,13 @@ class DeviceState:
     """
 
     def __init__(
-        self, engine: Engine | ReplicatedEngine, manifest: Manifest, lock: threading.RLock
+        self, engine: Engine | ReplicatedEngine, manifest: Manifest, turns: RunLock
     ) -> None:
         self.specs: tuple[VariableSpec, ...] = manifest.variables
         self._engine = engine
         self._manifest = manifest
-        self._lock = lock
+        self._turns = turns
+        self._lock = turns.lock
 
     def read(
         self, role: VariableRole | None = None, *, every_replica: bool = False
@@ -105,12 +106,17 @@ class DeviceState:
             for spec in self.specs:
                 if spec.name in checked:
                     self._set(spec, checked[spec.name])
+            if len(checked) == len(self.specs):
+                self._turns.is_torn = False
 
     def reset(self) -> None:
         """Give all variables the values that they had when the archive was loaded."""
         with self._lock:
             if self.specs:
+                self._turns.is_torn = True  # until all of them have been written
+                self._turns.watch.begin()
                 self._engine.run(LOAD_PROGRAM)
+                self._turns.is_torn = False
 
     def set_hyper_parameters(
         self,
@@ -153,11 +159,13 @@ class DeviceState:
             progress: Plain data that `load_checkpoint` gives back.
 
         Raises:
+            DeviceError: the last step did not come to its end, and has written some variables.
             ResourceError: the file cannot be written.
         """
         from popc_runtime.state.checkpoint import Checkpoint, write_checkpoint
 
         with self._lock:
+            self._turns.check_whole()
             checkpoint = Checkpoint(
                 tensors=self.read(),
                 dtypes={spec.name: spec.dtype for spec in self.specs},
@@ -192,6 +200,7 @@ class DeviceState:
                 ) from error
             for spec in self.specs:
                 self._set(spec, checkpoint.tensors[spec.name])
+            self._turns.is_torn = False
         return dict(checkpoint.progress)
 
     def random_state(self) -> Any:

@@ -189,6 +189,7 @@ static void one_head(void *context, int64_t chunk, int thread) {
     bool add = false;
     for (int64_t member = 0; member < state->sizes.group; member++)
         for (int64_t first = 0; first < state->sizes.rows; first += state->block) {
+            if (pool_is_stopped()) return;
             const int64_t head = kv_head * state->sizes.group + member;
             some_rows(state, own, image, kv_head, head, first, add);
             add = true;

@@ -54,8 +54,11 @@ INLINE Floats add_weighted(Floats total, Floats part, const float *weights, int6
 
 static void convolve_slice(
     const State *state, const float *from, const float *weights, float *to, int64_t count) {
-    const Sweep sweep = {from, weights, state->offsets, state->conv.window, to};
-    sweep_slice(&sweep, count, (Floats){0}, add_weighted);
+    const int64_t window = state->conv.window, part = sweep_part(window);
+    for (int64_t at = 0; at < count && !pool_is_stopped(); at += part) {
+        const Sweep sweep = {from + at, weights, state->offsets, window, to + at};
+        sweep_slice(&sweep, lesser(part, count - at), (Floats){0}, add_weighted);
+    }
 }
 
 static void convolve_copies(

@@ -367,6 +367,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
         Strip strips[MOST_BESIDE];
         for (int64_t i = 0; i < count; i++) strips[i] = strip_of(job, &part, first + i, missing);
         for (int64_t slice = 0; slice < state->slices; slice++) {
+            if (pool_is_stopped()) return;
             tile.first = state->k * slice / state->slices;
             tile.end = state->k * (slice + 1) / state->slices;
             for (int64_t i = 0; i < count; i++)

@@ -6,6 +6,7 @@
 #ifndef POPC_WINDOW_H
 #define POPC_WINDOW_H
 
+#include "../support/sizes.h"
 #include "conv.h"
 
 enum { SWEEP = 8 * LANES };  // results that are made at once: 8 sums under way, see direct.h
@@ -61,6 +62,11 @@ INLINE int64_t sweep_vectors(
 INLINE void sweep_slice(const Sweep *sweep, int64_t count, Floats start, const SweepStep step) {
     const int64_t i = sweep_vectors(sweep, 0, count - 4 * LANES, start, step, SWEEP / LANES);
     sweep_vectors(sweep, i, count, start, step, 4);
+}
+
+// How much of a slice is swept before somebody may want to stop: whole steps of some milliseconds.
+static inline int64_t sweep_part(int64_t window) {
+    return (((int64_t)1 << 22) / window / SWEEP + 1) * SWEEP;
 }
 
 // What is read beyond the plane: zeros, because subnormal numbers, which may be there, are slow.

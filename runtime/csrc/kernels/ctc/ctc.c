@@ -159,7 +159,7 @@ static double go_forward(
     const Ctc *ctc, const Lattice *lattice, int64_t sample, int64_t end, int64_t last) {
     const int64_t states = ctc->states;
     if (end == 0) return last == 0 ? 0.0 : IMPOSSIBLE;
-    for (int64_t time = 0; time < end; time++) {
+    for (int64_t time = 0; time < end && !pool_is_stopped(); time++) {
         double *alpha = alpha_at(ctc, lattice, time);
         const double *before = time ? alpha_at(ctc, lattice, time - 1) : NULL;
         alpha[-2] = alpha[-1] = IMPOSSIBLE;
@@ -189,7 +189,7 @@ static void go_backward(
     double *ahead = lattice->ahead, *beta = lattice->beta;
     const double evidence = likelihood < UNLIKELY ? -IMPOSSIBLE : likelihood;
     for (int i = 0; i < BEFORE; i++) ahead[states + i] = IMPOSSIBLE;
-    for (int64_t time = end - 1; time >= 0; time--) {
+    for (int64_t time = end - 1; time >= 0 && !pool_is_stopped(); time--) {
         const double *alpha = alpha_at(ctc, lattice, time);
         float *shares = lattice->emitted, *row = grads_at(ctc, time, sample), blanks = 0;
         if (time == end - 1)

@@ -245,6 +245,7 @@ void ISA(multiply_panels)(
     for (int64_t j = 0; j < columns; j += BLOCK_COLUMNS) {
         const int64_t width = lesser(columns - j, BLOCK_COLUMNS);
         for (int64_t i = 0; i < rows; i += BLOCK_TILES * TILE_ROWS) {
+            if (pool_is_stopped()) return;
             const int64_t below = rows - i;
             const int64_t height = below < BLOCK_TILES * TILE_ROWS ? below
                                                                    : BLOCK_TILES * TILE_ROWS;

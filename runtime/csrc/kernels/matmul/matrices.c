@@ -55,12 +55,15 @@ static int64_t pivot_of(const double *a, int64_t n, int64_t column) {
     return best;
 }
 
+enum { MANY = 64 };  // columns, after which somebody may want to stop
+
 // Clears what is below the diagonal, or all beside it, and does the same to the rows of `b`, which
 // may be NULL; false if the matrix is singular.  The determinant alone does not tell: the product of
 // many small pivots is zero, too.
 static bool eliminate(double *a, double *b, int64_t n, double *determinant) {
     *determinant = 1;
     for (int64_t column = 0; column < n; column++) {
+        if (column % MANY == MANY - 1 && pool_is_stopped()) return false;
         const int64_t pivot = pivot_of(a, n, column);
         if (pivot != column) {
             exchange(a + pivot * n, a + column * n, n);

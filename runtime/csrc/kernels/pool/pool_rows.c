@@ -112,6 +112,12 @@ static void tap_row(
     work(pool, &one, x, y, places);
 }
 
+// Windows of more taps than anybody uses are left where somebody wants to stop.
+static inline bool is_end_of_many(int64_t i, int64_t j, int64_t k) {
+    enum { MANY = 63 };
+    return (k & MANY) == MANY || (k == 0 && ((j & MANY) == MANY || (j == 0 && (i & MANY) == MANY)));
+}
+
 // The taps of a row, the last first: of equal maxima the first is kept.
 static void pool_row(
     const Pool *pool, const int64_t *at, const char *x, char *y, int64_t *places, TapFn work) {
@@ -119,8 +125,10 @@ static void pool_row(
     int64_t tap[AXES];
     for (tap[0] = axes[0].taps - 1; tap[0] >= 0; tap[0]--)
         for (tap[1] = axes[1].taps - 1; tap[1] >= 0; tap[1]--)
-            for (tap[2] = axes[2].taps - 1; tap[2] >= 0; tap[2]--)
+            for (tap[2] = axes[2].taps - 1; tap[2] >= 0; tap[2]--) {
+                if (is_end_of_many(tap[0], tap[1], tap[2]) && pool_is_stopped()) return;
                 tap_row(pool, at, tap, x, y, places, work);
+            }
 }
 
 typedef void (*MaximaFn)(const char *from, char *to, int64_t count, int64_t step);
@@ -165,6 +173,7 @@ static void maxima_of_row(
         const int64_t depth = at[0] * axes[0].stride + i * axes[0].dilation - axes[0].begin;
         if (depth < 0 || depth >= axes[0].size) continue;
         for (int64_t j = 0; j < axes[1].taps; j++) {
+            if (is_end_of_many(i, j, 0) && pool_is_stopped()) return;
             const int64_t line = at[1] * axes[1].stride + j * axes[1].dilation - axes[1].begin;
             if (line < 0 || line >= axes[1].size) continue;
             const int64_t first = (depth * axes[1].size + line) * row->size;
@@ -172,6 +181,7 @@ static void maxima_of_row(
         }
     }
     for (int64_t tap = 0; tap < row->taps; tap++) {
+        if (is_end_of_many(0, 0, tap) && pool_is_stopped()) return;
         int64_t first, end;
         reach(row, tap, &first, &end);
         if (first >= end) continue;
@@ -188,6 +198,7 @@ static void pool_plane(const Job *job, int64_t plane, int thread) {
     int64_t row = plane * axes[0].out * axes[1].out, at[AXES] = {0};
     for (at[0] = 0; at[0] < axes[0].out; at[0]++)
         for (at[1] = 0; at[1] < axes[1].out; at[1]++, row++) {
+            if (pool_is_stopped()) return;
             char *y = pool->y + row * width * item;
             if (job->steps->larger) {
                 maxima_of_row(job, at, x, y, job->run->own[thread]);

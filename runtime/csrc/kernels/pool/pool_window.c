@@ -58,13 +58,19 @@ INLINE Floats add(Floats total, Floats part, const float *weights, int64_t tap) 
 }
 
 static void largest(const Pool *pool, const float *from, float *to, int64_t count) {
-    const Sweep sweep = {from, NULL, pool->offsets, pool->conv.window, to};
-    sweep_slice(&sweep, count, all_of(-INFINITY), take_larger);
+    const int64_t window = pool->conv.window, part = sweep_part(window);
+    for (int64_t at = 0; at < count && !pool_is_stopped(); at += part) {
+        const Sweep sweep = {from + at, NULL, pool->offsets, window, to + at};
+        sweep_slice(&sweep, lesser(part, count - at), all_of(-INFINITY), take_larger);
+    }
 }
 
 static void sums(const Pool *pool, const float *from, float *to, int64_t count) {
-    const Sweep sweep = {from, NULL, pool->offsets, pool->conv.window, to};
-    sweep_slice(&sweep, count, (Floats){0}, add);
+    const int64_t window = pool->conv.window, part = sweep_part(window);
+    for (int64_t at = 0; at < count && !pool_is_stopped(); at += part) {
+        const Sweep sweep = {from + at, NULL, pool->offsets, window, to + at};
+        sweep_slice(&sweep, lesser(part, count - at), (Floats){0}, add);
+    }
 }
 
 static void pool_channel(const Pool *pool, int64_t channel, float *plane) {

@@ -146,6 +146,7 @@ static void average_bins(const Regions *state, const Line *lines, const float *p
     for (int64_t i = 0; i < lines[0].count; i++) {
         const Point *row = &lines[0].points[i];
         if (!row->inside) continue;
+        if (pool_is_stopped()) return;
         const float *low = plane + row->low * width, *high = plane + row->high * width;
         for (int64_t j = 0; j < lines[1].count; j++) {
             const Point *column = &lines[1].points[j];
@@ -183,7 +184,7 @@ static bool points_of(const Line *line, int64_t bin, int64_t *begin, int64_t *en
 
 static void largest_bins(const Regions *state, const Line *lines, const float *plane, float *out) {
     int64_t top = 0, bottom;
-    for (int64_t i = 0; i < state->bins[0]; i++) {
+    for (int64_t i = 0; i < state->bins[0] && !pool_is_stopped(); i++) {
         const bool zero_row = points_of(&lines[0], i, &top, &bottom);
         int64_t left = 0, right;
         for (int64_t j = 0; j < state->bins[1]; j++) {
@@ -277,7 +278,7 @@ static void pool_region(void *context, int64_t number, int thread) {
     const float *image = state->x + (int64_t)region[0] * state->channels * plane;
     float *out = state->out + number * state->channels * state->bins[0] * state->bins[1];
     for (int64_t channel = 0; channel < state->channels; channel++, image += plane)
-        for (int64_t i = 0; i < state->bins[0]; i++)
+        for (int64_t i = 0; i < state->bins[0] && !pool_is_stopped(); i++)
             for (int64_t j = 0; j < state->bins[1]; j++) {
                 int64_t top, bottom, left, right;
                 bin_edges(state, 0, corners[1], corners[3], i, &top, &bottom);

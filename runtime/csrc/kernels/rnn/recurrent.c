@@ -360,6 +360,7 @@ static void run_direction(void *context, int64_t d, int thread) {
         const int64_t first = state->backward[d] ? state->steps - done - steps : done;
         project(&job, first, steps);
         for (int64_t i = 0; i < steps; i++) {
+            if (pool_is_stopped()) return;
             const int64_t place = state->backward[d] ? steps - 1 - i : i;
             run_step(&job, &memory, first + place, memory.shares + place * state->batch * row);
             keep_states(state, &memory, d, done + i + 1);

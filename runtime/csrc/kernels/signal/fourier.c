@@ -99,6 +99,8 @@ static int64_t place_of(const Fourier *state, const Tensor *tensor, int64_t numb
     return place;
 }
 
+enum { LARGE_FACTOR = 1 << 9 };  // a sum of so many products is some microseconds
+
 #define REAL double
 #include "fourier_lines.h"
 #undef REAL

@@ -31,6 +31,7 @@ static inline void OF(few)(
     }
     const int64_t step = state->length / p;
     for (int64_t r = 0; r < p; r++) {
+        if (p > LARGE_FACTOR && pool_is_stopped()) return;
         NUMBER total = parts[0];
         for (int64_t q = 1, at = r; q < p; q++, at = at + r < p ? at + r : at + r - p)
             total = OF(plus)(total, OF(times)(state->roots[at * step], parts[q]));

@@ -1,0 +1,199 @@
+"""Runs that are stopped, by a deadline or by a signal, and what is left of them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popc
+import popc_runtime
+from popc_runtime import Executable
+from popc_runtime.errors import DeviceError, RunTimeoutError, UsageError
+from popc_runtime.format import (
+    Block,
+    DType,
+    Instruction,
+    ProgramImage,
+    Region,
+    RepeatBlock,
+    Slot,
+    VariableRole,
+    VariableSpec,
+    decode_program,
+    encode_program,
+)
+from popc_runtime.native import variants
+from tests.format.samples import sample_manifest
+from tests.support.models import affine
+
+_SOON = 1e-3
+_ENGINES = ["numpy", *(["native"] if variants() else [])]
+_needs_kernels = pytest.mark.skipif(not variants(), reason="there are no native kernels")
+_ENDLESS = RepeatBlock((), -1, -1, -1, -1, "for ever")
+_EVERY_ENGINE = pytest.mark.parametrize("engine", _ENGINES)
+
+
+def _made(
+    slots: tuple[Slot, ...], main: Block, engine: str, load: Block = (), **changes: Any
+) -> Executable:
+    """An executable whose memory is zeros."""
+    programs = {"main": main, **({"weights_from_host": load} if load else {})}
+    image = ProgramImage(slots, programs, 1 << 12, 1 << 12, 1 << 12)
+    nothing = {"inputs": (), "outputs": (), "streams": (), "sequences": ()}
+    manifest = sample_manifest(**{**nothing, "programs": tuple(programs), **changes})
+    constants = memoryview(bytes(1 << 12))
+    return Executable(manifest, decode_program(encode_program(image)), constants, engine=engine)
+
+
+def _slot(*shape: int, strides: tuple[int, ...] | None = None, region: Region) -> Slot:
+    return Slot(region, 0, DType.FLOAT32, shape, strides)
+
+
+def _wide(*shape: int) -> Slot:
+    """A slot of one element, seen again and again."""
+    return _slot(*shape, strides=(0,) * len(shape), region=Region.ARENA)
+
+
+@_EVERY_ENGINE
+def test_a_loop_without_an_end(engine: str) -> None:
+    executable = _made((), (_ENDLESS,), engine)
+    for _ in range(2):  # the executable stays usable
+        with pytest.raises(RunTimeoutError, match=r"stopped after 0\.001 s") as caught:
+            executable.run(timeout=_SOON)
+        assert "of for ever" in str(caught.value)
+    with pytest.raises(RunTimeoutError):
+        executable.run_buffers(timeout=_SOON)
+    with pytest.raises(RunTimeoutError):
+        executable.run_async(timeout=_SOON).result()
+    executable.close()
+
+
+@_EVERY_ENGINE
+def test_the_instruction_is_named(engine: str) -> None:
+    slots = (_slot(4, region=Region.ARENA),)
+    body = (Instruction("Relu", (0,), (0,), {}, "a relu"),)
+    executable = _made(slots, (RepeatBlock(body, -1, -1, -1, -1, "for ever"),), engine)
+    with pytest.raises(RunTimeoutError, match=r"Relu \(a relu\)|Repeat \(for ever\)"):
+        executable.run(timeout=_SOON)
+
+
+# What takes between minutes and years, in one instruction on a few bytes of memory.
+_LONG: dict[str, tuple[tuple[Slot, ...], Instruction]] = {
+    "Expand": (
+        (_wide(1), _wide(1 << 17, 1 << 17)),
+        Instruction("Expand", (0,), (1,), {"shape": (1 << 17, 1 << 17)}, "long"),
+    ),
+    "Add": (
+        (_wide(1 << 17, 1 << 17), _wide(1 << 17, 1 << 17)),
+        Instruction("Add", (0, 0), (1,), {}, "long"),
+    ),
+}
+
+
+@_needs_kernels
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("opcode", list(_LONG))
+def test_within_an_instruction(opcode: str, threads: int) -> None:
+    slots, item = _LONG[opcode]
+    executable = _made(slots, (item,), "native")
+    executable._engine.replicas[0].program.threads = threads
+    with pytest.raises(RunTimeoutError, match=rf"in {opcode} \(long\)"):
+        executable.run(timeout=_SOON)
+
+
+@_needs_kernels
+def test_a_signal_within_an_instruction() -> None:
+    slots, item = _LONG["Add"]
+    executable = _made(slots, (item,), "native")
+    timer = threading.Timer(0.1, signal.raise_signal, (signal.SIGINT,))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        executable.run()
+
+
+def test_more_elements_than_memory_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"slot 0 has elements of 4,398,046,511,104 bytes"):
+        _made((_wide(1 << 20, 1 << 20),), (), "numpy")
+
+
+@_EVERY_ENGINE
+def test_what_is_computed_at_load_time(engine: str) -> None:
+    programs = {"main": (), "weights_from_host": (_ENDLESS,)}
+    nothing = {"inputs": (), "outputs": (), "streams": (), "sequences": ()}
+    manifest = sample_manifest(**nothing, programs=tuple(programs))
+    image = ProgramImage((), programs, 0, 0, 0)
+    with pytest.raises(RunTimeoutError, match="for ever"):
+        Executable(manifest, image, memoryview(b""), engine=engine, timeout=_SOON)
+
+
+# -- variables -------------------------------------------------------------------------------------
+
+_VARIABLE = VariableSpec("w", DType.FLOAT32, (4,), VariableRole.WEIGHT, 0)
+_STATE, _ARENA = _slot(4, region=Region.STATE), _slot(4, region=Region.ARENA)
+_LOAD = (Instruction("Copy", (1,), (0,), {}, "initial"),)
+
+
+def _trains(engine: str, *main: Any) -> Executable:
+    """A program whose variable is four zeros."""
+    copy = Instruction("Copy", (1,), (0,), {}, "update")
+    items = tuple(copy if item == "update" else item for item in main)
+    return _made((_STATE, _ARENA), items, engine, load=_LOAD, variables=(_VARIABLE,))
+
+
+@_EVERY_ENGINE
+def test_a_step_that_has_written_nothing(engine: str, tmp_path: Path) -> None:
+    executable = _trains(engine, _ENDLESS, "update")
+    with pytest.raises(RunTimeoutError):
+        executable.run(timeout=_SOON)
+    executable.state.save_checkpoint(tmp_path / "checkpoint")
+    with pytest.raises(RunTimeoutError):  # and it runs again
+        executable.run(timeout=_SOON)
+
+
+@_EVERY_ENGINE
+@pytest.mark.parametrize("remedy", ["load", "write", "reset"])
+def test_a_step_that_was_stopped_while_it_wrote(engine: str, remedy: str, tmp_path: Path) -> None:
+    executable = _trains(engine, "update", _ENDLESS)
+    executable.state.save_checkpoint(tmp_path / "before")
+    with pytest.raises(RunTimeoutError):
+        executable.run(timeout=_SOON)
+    for refused in (
+        executable.run,
+        executable.run_buffers,
+        lambda: executable.state.save_checkpoint(tmp_path / "torn"),
+    ):
+        with pytest.raises(DeviceError, match="some have new values, and others have not"):
+            refused()
+    assert not (tmp_path / "torn").exists()
+    if remedy == "load":
+        executable.state.load_checkpoint(tmp_path / "before")
+    elif remedy == "write":
+        executable.state.write({"w": np.ones(4, np.float32)})
+    else:
+        executable.state.reset()
+    executable.state.save_checkpoint(tmp_path / "whole")
+    with pytest.raises(RunTimeoutError):
+        executable.run(timeout=_SOON)
+
+
+# -- what users write ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), float("inf")])
+def test_no_number_of_seconds(timeout: float) -> None:
+    executable = popc_runtime.load(popc.compile(affine()).to_bytes())
+    with pytest.raises(UsageError, match="timeout must be a number of seconds above 0"):
+        executable.run({"x": np.ones((2, 3), np.float32)}, timeout=timeout)
+
+
+def test_a_run_in_time_is_a_run_as_any_other() -> None:
+    executable = popc_runtime.load(popc.compile(affine()).to_bytes())
+    feeds = {spec.name: np.ones(spec.shape, np.float32) for spec in executable.inputs}
+    expected = executable.run(feeds)
+    for name, result in executable.run(feeds, timeout=1000).items():
+        np.testing.assert_array_equal(result, expected[name])
