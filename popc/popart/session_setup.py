@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -26,7 +26,7 @@ from popc.popart.engine_cache import (
     read_program,
     write_program,
 )
-from popc.popart.enums import AnchorReturnTypeId, DeviceType
+from popc.popart.enums import DeviceType
 from popc.popart.errors import (
     popart_exception,
     popart_runtime_error,
@@ -40,7 +40,7 @@ from popc.popart.loading import read_for_session
 from popc.popart.logger import log, log_once
 from popc.popart.model_names import needed_names, read_names
 from popc.popart.op_errors import op_problem
-from popc.popart.optimizer_table import literal, optimizer_table
+from popc.popart.optimizer_table import optimizer_table
 from popc.popart.optimizers import Optimizer
 from popc.popart.option_enums import VirtualGraphMode
 from popc.popart.options import SessionOptions
@@ -52,9 +52,9 @@ from popc.popart.serialized_ir import serialized_ir
 from popc.popart.session_options import (
     accumulation_of,
     options_of,
-    picks_samples,
     replicas_of,
 )
+from popc.popart.session_training import training_of
 from popc.popart.setup_checks import check_device, check_setup, no_anchor
 from popc.popart.shared_variables import on_one_replica, variable_settings
 from popc.popart.shift_graphs import write_shift_graphs
@@ -62,7 +62,6 @@ from popc.popart.summary import summary_of
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Snapshot
 from popc.reporting.estimation import costs_of
-from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
 from popc_runtime.cache import claimed, key_of
 from popc_runtime.errors import ModelError, OptionError, PopcError, UsageError
@@ -70,7 +69,6 @@ from popc_runtime.errors import ModelError, OptionError, PopcError, UsageError
 __all__ = ["Setup"]
 
 _WORDS_PER_WORKER: Final = 4
-_FLOATS: Final = (1, 10, 11, 16)
 _GRADIENT: Final = "Gradient___"
 _PREFIX: Final = "^[A-Za-z0-9]+___"
 _STEPS: Final = "showExecutionSteps"
@@ -205,7 +203,10 @@ class Setup:
             *(self.options, self.patterns, self.flow, self.device, self.model),
             trains=self.optimizer is not None,
         )
-        training = self._training() if self.optimizer is not None else None
+        training = None
+        if self.optimizer is not None:
+            table = self.optimizer_table()
+            training = training_of(self.model, self.loss, table, self.unused_weights)
         loaded = on_one_replica(self.loaded, self.shared, self.sizes.replicas)
         loaded = as_popart_reads(loaded, self.options)
         self._program = Program(loaded, settings, self.flow.anchors(), training)
@@ -253,22 +254,6 @@ class Setup:
         scaling = self.options.automaticLossScalingSettings
         weights = [weight.name for weight in self.model.graph.initializer]
         return optimizer_table(self.optimizer, weights, scaling)
-
-    def _training(self) -> TrainingSettings:
-        loss = {"type": "identity", "input": self.loss, "name": self.loss}
-        table: dict[str, Any] = {"loss": loss, "optimizer": self.optimizer_table()}
-        unused = self.unused_weights
-        floats = [
-            weight
-            for weight in self.model.graph.initializer
-            if weight.data_type in _FLOATS and weight.name not in unused
-        ]
-        if any(not weight.dims for weight in floats):
-            table["weights"] = {"trainable": [literal(weight.name) for weight in floats]}
-        settings = parse_training(table)
-        return TrainingSettings(
-            settings.loss, settings.optimizer, settings.trainable, settings.frozen, False
-        )
 
     def executable(self, seed: int) -> Executable:
         """The program, loaded.
@@ -407,14 +392,6 @@ class Setup:
             return infos[name]
         base = re.sub(_PREFIX, "", name)
         return infos.get(base) if name.startswith(_GRADIENT) else None
-
-    def picked(self, name: str) -> Callable[[int], bool]:
-        """Says of the number of an anchor's value within a step whether it is returned."""
-        kind, sizes = self.flow.art(name), self.sizes
-        picks = picks_samples(self.options, trains=self.optimizer is not None)
-        if kind.id() is not AnchorReturnTypeId.EveryN or not picks:
-            return lambda _: True
-        return lambda number: (number // sizes.replicas + 1) % kind.rp() == 0
 
     def ids(self) -> set[str]:
         """The names of all tensors."""
