@@ -5,12 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JOBS ?= 2
-CLANG_FORMAT = find runtime/csrc -name '*.[ch]' -print0 | xargs -0 $(BIN)/clang-format
+CLANG_FORMAT = find runtime/csrc fuzz/native -name '*.[ch]' -print0 | xargs -0 $(BIN)/clang-format
 
 POPART_ENV := .venv-popart
 POPART_TESTS ?=
 
-.PHONY: help setup demo train-demo test test-all conformance popart-tests gradients docs native bench lint format wheels clean
+MINUTES ?= 10
+FUZZ := build/fuzz
+
+.PHONY: fuzz release sanitizers help setup demo train-demo test test-all conformance popart-tests gradients docs native bench lint format wheels clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +63,18 @@ popart-tests: $(POPART_ENV)/.ready  ## run PopART's own tests, from the folder P
 gradients: $(VENV)/.test  ## which ops have a gradient, and why the others have none
 	$(BIN)/python -m tests.autodiff.report
 
+$(VENV)/.fuzz: $(VENV)/.test
+	$(PIP) install --group fuzz
+	touch $@
+
+fuzz: $(VENV)/.fuzz  ## fuzz readers and the C core, MINUTES=10 for all targets together (needs clang)
+	fuzz/build_native.sh $(FUZZ)/native
+	$(BIN)/python fuzz/unpack.py $(FUZZ)/corpus
+	$(BIN)/python -m fuzz.campaign $(FUZZ) --minutes $(MINUTES) --jobs $(JOBS)
+
+sanitizers: $(VENV)/.ready  ## the C core under ASan, UBSan and TSan, some two minutes (needs clang)
+	PYTHON=$(BIN)/python .ci/sanitizers
+
 docs: $(VENV)/.ready  ## make options.md, dialects.md, patterns.md, popart.md and schemas/ of docs anew
 	$(BIN)/python tools/options_page.py > docs/options.md
 	$(BIN)/python tools/dialects_page.py > docs/dialects.md
@@ -78,7 +93,7 @@ lint: $(VENV)/.lint  ## style, types, layers, budgets
 	$(BIN)/ruff format --check .
 	$(CLANG_FORMAT) --dry-run --Werror
 	$(BIN)/mypy
-	$(BIN)/mypy tests benchmarks tools
+	$(BIN)/mypy tests benchmarks tools fuzz
 	$(BIN)/mypy samples
 	$(BIN)/mypy facade
 	$(BIN)/lint-imports
@@ -95,6 +110,9 @@ $(VENV)/.wheels: $(VENV)/.ready
 
 wheels: $(VENV)/.wheels  ## build the wheels that are published, for every platform, into dist/
 	$(BIN)/python tools/wheels.py dist
+
+release: wheels  ## what is published beside wheels: REPOSITORY=URL, and KEY=FILE to sign it
+	$(BIN)/python -m tools.release dist --repository "$(REPOSITORY)" $(if $(KEY),--key "$(KEY)")
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(POPART_ENV) dist build .cache runtime/build *.egg-info runtime/*.egg-info

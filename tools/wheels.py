@@ -3,6 +3,9 @@
 popc-runtime has one wheel for each kind of processor that it has native kernels for, compiled by
 `zig cc` against an old glibc, and one without kernels for everything else.  popc is one wheel, and
 so is popc-popart.
+
+The same commit gives the same bytes: times in wheels are that of the commit, or what
+SOURCE_DATE_EPOCH says.  ``--again`` builds everything twice, and compares.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,14 +40,38 @@ def main() -> int:
     """Build all wheels into the folder that is given."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "dist", help="default: dist")
-    target: Path = parser.parse_args().folder.resolve()
+    parser.add_argument("--again", action="store_true", help="build twice, and compare")
+    given = parser.parse_args()
+    wheels = all_wheels(given.folder.resolve())
+    for wheel in wheels:
+        print(f"{wheel.stat().st_size:>10,}  {wheel.name}")
+    return compare(wheels) if given.again else 0
+
+
+def compare(wheels: Sequence[Path]) -> int:
+    """Build all wheels once more; 1 if one of them has other bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        second = {wheel.name: wheel.read_bytes() for wheel in all_wheels(Path(folder))}
+    others = [wheel.name for wheel in wheels if second.get(wheel.name) != wheel.read_bytes()]
+    print("\n".join(f"differs: {name}" for name in others) or "built twice: the same bytes")
+    return 1 if others else 0
+
+
+def all_wheels(target: Path) -> list[Path]:
+    """The wheels of everything, in a folder."""
     target.mkdir(parents=True, exist_ok=True)
     wheels = [native_wheel(machine, target) for machine in MACHINES]
     wheels.append(build("popc-runtime", target, {"POPC_NATIVE": "none"}))
-    wheels += [build(project, target, {}) for project in ("popc", "popc-popart")]
-    for wheel in wheels:
-        print(f"{wheel.stat().st_size:>10,}  {wheel.name}")
-    return 0
+    return wheels + [build(project, target, {}) for project in ("popc", "popc-popart")]
+
+
+def source_date() -> str:
+    """The time that wheels give their files, in seconds: that of the commit."""
+    chosen = os.environ.get("SOURCE_DATE_EPOCH")
+    if chosen:
+        return chosen
+    command = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+    return subprocess.check_output(command, text=True).strip()
 
 
 def native_wheel(machine: str, target: Path) -> Path:
@@ -60,7 +87,8 @@ def native_wheel(machine: str, target: Path) -> Path:
         if _LIBRARY not in zipfile.ZipFile(plain).namelist():
             raise SystemExit(f"{plain.name}: the native kernels did not compile")
         retag = [sys.executable, "-m", "wheel", "tags", "--platform-tag", platform_tag(plain)]
-        name = subprocess.check_output([*retag, plain], text=True).split()[-1]
+        dated = {**os.environ, "SOURCE_DATE_EPOCH": source_date()}
+        name = subprocess.check_output([*retag, plain], text=True, env=dated).split()[-1]
         return Path(shutil.copy(Path(folder) / name, target))
 
 
@@ -77,6 +105,7 @@ def platform_tag(wheel: Path) -> str:
 def build(project: str, target: Path, environment: Mapping[str, str]) -> Path:
     """A wheel of ``project``, from a copy of its sources: what other builds left stays out."""
     outside = {key: value for key, value in os.environ.items() if key not in _OF_THIS_MACHINE}
+    outside["SOURCE_DATE_EPOCH"] = source_date()
     with tempfile.TemporaryDirectory() as folder:
         for name in _SOURCES[project]:
             _copy(ROOT / name, Path(folder) / name)

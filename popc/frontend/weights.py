@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from popc.frontend.load import LoadedModel, load_model
 from popc.frontend.tensors import decode_tensor, is_supported, onnx_type_of
 from popc.frontend.walk import nested_graphs
 from popc.ir import TensorType
-from popc_runtime.errors import ModelError
+from popc_runtime.errors import CorruptArchiveError, ModelError
 from popc_runtime.format import Array
 
 __all__ = ["fill_weights", "read_weights", "strip_weights"]
@@ -46,9 +47,15 @@ def fill_weights(
     """The model with data for what `strip_weights` left out, and further initializers ``extra``.
 
     Raises:
+        CorruptArchiveError: ``skeleton``, which comes from an archive, is no model.
         ModelError: a value is missing or has another type.
     """
-    model = onnx.load_model_from_string(skeleton)
+    try:
+        model = onnx.load_model_from_string(skeleton)
+    except DecodeError as error:
+        raise CorruptArchiveError(
+            "the model in the archive cannot be read", hint="compile the model again"
+        ) from error
     for name, tensor in _weights(model.graph):
         if name in values:
             type_, data = values[name]

@@ -21,7 +21,7 @@ from tests.format.samples import change, manifest_of, reseal
 from tests.native.hostile import Trial
 from tests.native.whole import archives
 
-__all__ = ["damaged", "trials"]
+__all__ = ["damaged", "parts_of", "trials"]
 
 _LIMITS: Final = Limits(memory_bytes=1 << 28, blob_bytes=1 << 28, total_bytes=1 << 28)
 _EXTREMES: Final = (
@@ -109,7 +109,11 @@ class _Parts:
 
 @cache
 def _parts(name: str) -> _Parts:
-    data = archives()[name]
+    return parts_of(archives()[name])
+
+
+def parts_of(data: bytes) -> _Parts:
+    """An archive taken apart."""
     archive = ArchiveFile.open(data)
     kinds = {key: info.kind for key, info in archive.blobs.items()}
     return _Parts(manifest_of(data), kinds, {key: archive.read(key) for key in kinds})

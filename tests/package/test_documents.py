@@ -176,7 +176,8 @@ def test_paragraphs_are_short(document: Path) -> None:
 @cache
 def _paths() -> tuple[str, ...]:
     """Files and folders of the sources, each from a slash to a slash: "/popc/", "/popc/api.py/"."""
-    tops = ("popc", "runtime", "tests", "tools", "docs", "samples", "benchmarks", "facade", ".ci")
+    code = ("popc", "runtime", "facade", "tests", "tools", "samples", "benchmarks", "fuzz")
+    tops = (*code, "docs", ".ci")
     below = [path.relative_to(_ROOT) for top in tops for path in (_ROOT / top).rglob("*")]
     named = [path for path in (*map(Path, tops), *below) if "build" not in path.parts]
     return (

@@ -207,7 +207,10 @@ class CycleProfile:
             self._beside = tuple(int(cycles) for cycles in data["beside"])
             self._blocks = sum(1 for step in _all_steps(self._program) if "block" in step)
             self.report([], 0)  # finds out whether everything is there
-        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (
+            *(LookupError, TypeError, ValueError, AttributeError),
+            *(ArithmeticError, RecursionError),
+        ) as error:
             raise CorruptArchiveError(
                 f"the archive is damaged: cannot read the costs of its program: {error!r:.200}",
                 hint="copy it again, or compile the model again",

@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing of what reads strangers' data; `docs/inside/fuzzing.md` says how."""

@@ -1,0 +1,117 @@
+"""Load and run archives in which something is not what it was.
+
+python -m tools.campaigns.archives --count 100000 --jobs 2 --journal FILE
+python -m tools.campaigns.archives --count 100000 --against FILE
+
+A number is an archive, the same in every process and, as long as the compiler writes the same
+archives, in every release.  The journal has a line for each: the number, and how it ended, "ran" or
+the code of the error.  ``--against`` tells which end otherwise than a journal says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import popc_runtime
+from popc_runtime.errors import PopcError
+from popc_runtime.format import STRICT_LIMITS
+from tests.native.children import Tell, in_a_child
+from tests.native.damaged import damaged
+from tests.native.whole import archives
+
+__all__ = ["main"]
+
+_BATCH: Final = 500
+_TIMEOUT: Final = 0.2  # seconds of a run
+_WHOLE: Final = "ends="  # in front of what a process tells that was not ended
+
+
+def main(arguments: list[str]) -> int:
+    """Try the archives; 1 if one ends a process, or otherwise than the journal says."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--journal", type=Path)
+    parser.add_argument("--against", type=Path)
+    given = parser.parse_args(arguments)
+    archives()  # compiled once, before there are other processes
+    ends = dict(_all_ends(given.first, given.count, given.jobs))
+    if given.journal is not None:
+        lines = [f"{number} {end}\n" for number, end in sorted(ends.items())]
+        given.journal.write_text("".join(lines), encoding="utf-8")
+    for end, count in Counter(ends.values()).most_common():
+        print(f"{count:9,} {end}")
+    wrong = [f"{number}: {end}" for number, end in ends.items() if " " in end]
+    wrong += _differences(ends, given.against) if given.against else []
+    print("\n".join(wrong[:50]))
+    return 1 if wrong else 0
+
+
+def _differences(ends: dict[int, str], journal: Path) -> Iterator[str]:
+    for line in journal.read_text(encoding="utf-8").splitlines():
+        number, _, before = line.partition(" ")
+        now = ends.get(int(number), before)
+        # Whether a run ends in time is the machine's to say.
+        if now != before and "device.timeout" not in {now, before}:
+            yield f"{number}: {now}, and {before} before"
+
+
+def _all_ends(first: int, count: int, jobs: int) -> Iterator[tuple[int, str]]:
+    starts = range(first, first + count, _BATCH)
+    stops = [min(start + _BATCH, first + count) for start in starts]
+    with ProcessPoolExecutor(jobs) as pool:
+        for found in pool.map(_some_ends, starts, stops):
+            yield from found
+
+
+def _some_ends(first: int, stop: int) -> list[tuple[int, str]]:
+    """The ends of archives; one that ends its process does not end the others."""
+    if first >= stop:
+        return []
+    text, last = in_a_child(partial(_try, first, stop))
+    if text.startswith(_WHOLE):
+        told = text[len(_WHOLE) :].rpartition(":")[0].split(",")
+        return list(zip(range(first, stop), told, strict=True))
+    return [
+        *_some_ends(first, last),
+        (last, f"ended its process: {text}"),
+        *_some_ends(last + 1, stop),
+    ]
+
+
+def _try(first: int, stop: int, tell: Tell) -> str:
+    names = sorted(archives())
+    ends = []
+    for number in range(first, stop):
+        tell(number, str(number))
+        random = Random(number)
+        data, _ = damaged(names[number % len(names)], random)
+        ends.append(_end_of(data, random.choice(("native", "native", "numpy"))))
+    return _WHOLE + ",".join(ends)
+
+
+def _end_of(data: bytes, engine: str) -> str:
+    try:
+        executable = popc_runtime.load(
+            data, limits=STRICT_LIMITS, threads=1, engine=engine, timeout=_TIMEOUT
+        )
+        feeds = {spec.name: bytes(spec.nbytes) for spec in executable.inputs}
+        executable.run_buffers(feeds, timeout=_TIMEOUT)
+    except PopcError as error:
+        return error.code
+    except Exception as error:  # noqa: BLE001 - what is no error of popc is a finding
+        return f"raised a bare {type(error).__name__}"
+    return "ran"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
