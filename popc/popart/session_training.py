@@ -1,4 +1,4 @@
-"""How a session trains, as popc has it."""
+"""The training of a session in the terms of popc."""
 
 from __future__ import annotations
 
