@@ -68,7 +68,7 @@ from popc_runtime.errors import ModelError, OptionError, PopcError, UsageError
 
 __all__ = ["Setup"]
 
-_WORDS_PER_WORKER: Final = 4
+_WORDS_PER_WORKER: Final = 4  # of 32 bits: the state of a worker's generator has 128
 _GRADIENT: Final = "Gradient___"
 _PREFIX: Final = "^[A-Za-z0-9]+___"
 _STEPS: Final = "showExecutionSteps"
@@ -135,7 +135,7 @@ class Setup:
 
     @property
     def model(self) -> onnx.ModelProto:
-        """The model."""
+        """The model as ONNX has it."""
         return self.loaded.proto
 
     @property

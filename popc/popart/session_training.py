@@ -12,7 +12,7 @@ from popc.training import TrainingSettings, parse_training
 
 __all__ = ["training_of"]
 
-_FLOATS: Final = (1, 10, 11, 16)
+_FLOATS: Final = (1, 10, 11, 16)  # ONNX's numbers of float32, float16, float64 and bfloat16
 
 
 def training_of(

@@ -225,7 +225,7 @@ def test_bench_says_that_its_labels_are_random(capsys: pytest.CaptureFixture[str
     assert _popc("bench", "labelled.popx", "--runs", "1") == 6
     err = capsys.readouterr().err
     assert "out of range" in err
-    assert "hint: inputs that are not given are random" in err
+    assert "hint: random inputs may not suit it" in err
     assert "--input label=FILE" in err
     np.save("label.npy", np.zeros(4, np.int32))
     assert _popc("bench", "labelled.popx", "--runs", "1", "-i", "label=label.npy") == 0

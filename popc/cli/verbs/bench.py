@@ -23,7 +23,7 @@ from popc.cli.model_options import (
 )
 from popc.cli.programs import cache_option, program_source
 from popc.cli.report import Report, format_bytes, format_seconds, format_table
-from popc_runtime.errors import DeviceError, ResourceError, UsageError
+from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
     from popc_runtime import Executable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_MAX_ROWS = 15
+_MAX_ROWS = 15  # kinds of ops that are printed; JSON has all of them
 
 
 @click.command("bench")
@@ -102,17 +102,21 @@ def command(
     """
     limit = _percent(fail_over, compare)
     import popc_runtime
+    from popc.inputs.arrays import drawn_names, gather_inputs, may_not_suit, random_inputs
 
     archive = program_source(file, settings, train, console, cached=cached)
     start = perf_counter()
     executable = popc_runtime.load(archive, threads=threads, engine=engine, limits=limits)
     loaded = perf_counter()
     executable = executable.program(program) if program else executable
-    feeds, invented = _feeds(executable, inputs)
-    first = _first_run(executable, feeds, invented)
+    given = gather_inputs(inputs, executable)[0]
+    drawn = random_inputs(executable, given)
+    arrays = {**given, **drawn}
+    with may_not_suit([*drawn_names(inputs, executable), *drawn]):
+        first = _time_run(executable, arrays)
     for _ in range(warmup):
-        executable.run(feeds)
-    times = sorted(_time_run(executable, feeds) for _ in range(runs))
+        executable.run(arrays)
+    times = sorted(_time_run(executable, arrays) for _ in range(runs))
     memory = executable.manifest.memory
     data: dict[str, Any] = {
         "settings": {"runs": runs, "warmup": warmup, "engine": executable.engine},
@@ -126,11 +130,8 @@ def command(
     }
     text = _table(data)
     if where:
-        rows = _profile(executable, feeds)
-        data["where"] = [
-            {"opcode": row.opcode, "native": row.native, "seconds": row.seconds, "count": row.calls}
-            for row in rows
-        ]
+        rows = _profile(executable, arrays)
+        data["where"] = [row.to_dict() for row in rows]
         text += "\n\n" + _where_table(rows)
     if save is not None:
         _save(save, data)
@@ -150,39 +151,9 @@ def _percent(text: str | None, compare: Path | None) -> float | None:
         raise UsageError(f"--fail-over {text}: expected a percentage, as in 5%") from None
 
 
-def _feeds(
-    executable: Executable, inputs: tuple[str, ...]
-) -> tuple[dict[str, Array], dict[str, Array]]:
-    """All inputs, and those among them that nobody gave."""
-    from popc.inputs.arrays import gather_inputs, random_array
-
-    given = gather_inputs(inputs, executable)[0]
-    missing = (spec for spec in executable.inputs if spec.name not in given)
-    invented = {spec.name: random_array(spec, 0) for spec in missing}
-    return {**given, **invented}, invented
-
-
-def _first_run(
-    executable: Executable, feeds: dict[str, Array], invented: dict[str, Array]
-) -> float:
-    """The time of the run that shows whether random labels, indices and the like will do."""
-    try:
-        return _time_run(executable, feeds)
-    except DeviceError as error:
-        if not invented:
-            raise
-        names = " and ".join(f"--input {name}=FILE" for name in invented)
-        raise type(error)(
-            error.message,
-            subject=error.subject,
-            hint=f"inputs that are not given are random, which may not suit it: give {names}",
-            details=error.details,
-        ) from error
-
-
-def _time_run(executable: Executable, feeds: dict[str, Array]) -> float:
+def _time_run(executable: Executable, arrays: dict[str, Array]) -> float:
     start = perf_counter()
-    executable.run(feeds)
+    executable.run(arrays)
     return perf_counter() - start
 
 
@@ -215,10 +186,19 @@ class _Row(NamedTuple):
     seconds: float
     calls: int
 
+    def to_dict(self) -> dict[str, Any]:
+        """The row as JSON has it."""
+        return {
+            "opcode": self.opcode,
+            "native": self.native,
+            "seconds": self.seconds,
+            "count": self.calls,
+        }
 
-def _profile(executable: Executable, feeds: dict[str, Array]) -> list[_Row]:
+
+def _profile(executable: Executable, arrays: dict[str, Array]) -> list[_Row]:
     """The times of instructions, the most expensive ones first; the best of five runs each."""
-    runs = [executable.profile(feeds) for _ in range(5)]
+    runs = [executable.profile(arrays) for _ in range(5)]
     seconds: dict[tuple[str, bool], float] = defaultdict(float)
     counts: dict[tuple[str, bool], int] = defaultdict(int)
     for steps in zip(*runs, strict=True):

@@ -37,6 +37,7 @@ _PLANNED: Final = frozenset(
     }
 )
 _HOST: Final = ("HostLoad", "HostStore")
+# PopART's high and low value of an op, which its option outlineThreshold is compared with.
 _PLANNED_VALUE: Final = 1000.0
 _OTHER_VALUE: Final = 0.1
 
@@ -81,7 +82,7 @@ class Program:
         orders: Of every graph, without views and without what runs at load time.
         views: The ops that are views.
         strided: Tensors that are not contiguous, and so cannot be handed over.
-        kept: What ops compute where it is going to be kept.
+        carried: What ops compute where it is going to be kept.
         keys: Those of `key` that are known.
         calls_only: Only what calls of the model hold may become a part.
         replaced: Ops that are gone since `renew`, and the calls in their places.
@@ -91,7 +92,7 @@ class Program:
     orders: dict[Graph, list[Op]]
     views: set[Op]
     strided: frozenset[Tensor]
-    kept: frozenset[Tensor]
+    carried: frozenset[Tensor]
     calls_only: bool = False
     keys: dict[Op, Hashable] = field(default_factory=dict[Op, Hashable])
     replaced: dict[Op, Op] = field(default_factory=dict[Op, Op])
@@ -112,7 +113,7 @@ class Program:
             {graph: [op for op in order if op not in left_out] for graph, order in orders.items()},
             set(aliases.views),
             frozenset(t for t, place in aliases.places.items() if place.strides is not None),
-            _find_kept(graph, aliases),
+            _find_carried(graph, aliases),
             calls_only,
         )
 
@@ -153,7 +154,7 @@ class Program:
         if self.calls_only and not op.settings.call:
             return False
         if callee_of(op) is not None:
-            return not any(tensor in self.kept for tensor in op.outputs)
+            return not any(tensor in self.carried for tensor in op.outputs)
         spec = OPS.get(op.op_type)
         if spec is None or op.subgraphs or spec.random or spec.side_effect or spec.transfer:
             return False
@@ -161,7 +162,7 @@ class Program:
             return False  # the user wants operands to be overwritten, which a callee may not do
         roots = [self.root(tensor)[0] for tensor in op.present_inputs]
         is_strided = any(root in self.strided for root in roots)
-        return not is_strided and not any(tensor in self.kept for tensor in op.outputs)
+        return not is_strided and not any(tensor in self.carried for tensor in op.outputs)
 
     def _key(self, op: Op) -> Hashable:
         attributes = tuple(
@@ -238,7 +239,7 @@ def _belonging(settings: OpSettings, *, across_phases: bool) -> Hashable:
     return place, settings.part, settings.recompute, settings.bins, settings.call
 
 
-def _find_kept(graph: Graph, aliases: Aliases) -> frozenset[Tensor]:
+def _find_carried(graph: Graph, aliases: Aliases) -> frozenset[Tensor]:
     """The tensors copied over a variable or a state, or handed over by a branch."""
     graphs = list(graph.walk())
     values = [
