@@ -51,6 +51,7 @@ class ImportedModel:
         updates: Variables that the model itself gives new values, with these.
         notes: What the user should know, although the model can be compiled.
         labels: What inputs and outputs mean whose elements, or columns, have labels.
+        limits: By integer input: less than this its numbers must be; see `index_limits`.
     """
 
     graph: Graph
@@ -61,6 +62,7 @@ class ImportedModel:
     updates: tuple[tuple[Tensor, Tensor], ...] = ()
     notes: tuple[str, ...] = ()
     labels: Mapping[str, TensorLabels] = field(default_factory=dict[str, TensorLabels])
+    limits: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> ImportedModel:
