@@ -13,7 +13,7 @@ from unicodedata import east_asian_width
 
 __all__ = ["counted", "format_table", "printable", "printable_data"]
 
-_WIDEST: Final = 80
+_WIDEST: Final = 80  # characters of a cell that a column makes room for: the width of a terminal
 _DANGEROUS: Final = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _HIDDEN: Final = re.compile(f"[{_DANGEROUS}]")
 

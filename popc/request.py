@@ -158,7 +158,7 @@ class CompileRequest:
         return replace(self, options=options)
 
     def load(self) -> LoadedModel:
-        """The model.
+        """Load the model.
 
         Raises:
             ModelError: it is no valid ONNX model.

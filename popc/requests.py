@@ -62,7 +62,7 @@ class Requests:
     evaluate: bool = False
 
     def of_model(self, model: ModelSource) -> Requests:
-        """The same of a model that was read."""
+        """The same requests for a model that has been loaded."""
         programs = tuple(replace(program, model=model) for program in self.programs)
         return replace(self, programs=programs)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +47,16 @@ def pytest_configure(config: pytest.Config) -> None:
                 import_module(module.name)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share tests as `tests.support.scheduling` says, where groups of them are asked for."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from tests.support.scheduling import TableScheduling
+
+    return TableScheduling(config, log)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

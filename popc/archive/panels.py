@@ -91,16 +91,16 @@ def _chosen(
     for number, slot in enumerate(image.slots):
         if slot.region is Region.CONSTANT and 0 not in slot.shape:
             slots_of[bisect_right(starts, slot.offset) - 1].append(number)
-    wishes = _wishes(image)
+    wanted = _wanted_packings(image)
     found: dict[int, tuple[int, Packing]] = {}
     for block, slots in slots_of.items():
-        wish = wishes.get(slots[0], Packing.NONE)
-        if len(slots) == 1 and wish is not Packing.NONE:
-            found[block] = (slots[0], wish)
+        packing = wanted.get(slots[0], Packing.NONE)
+        if len(slots) == 1 and packing is not Packing.NONE:
+            found[block] = (slots[0], packing)
     return found
 
 
-def _wishes(image: ProgramImage) -> dict[int, Packing]:
+def _wanted_packings(image: ProgramImage) -> dict[int, Packing]:
     """The panels that all readers of a slot want, by its number; NONE if they disagree."""
     found: dict[int, Packing] = {}
     for program in image.programs.values():

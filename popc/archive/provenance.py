@@ -14,7 +14,7 @@ from popc.request import CompileRequest
 __all__ = ["provenance_of"]
 
 _LONGEST: Final = 1000  # characters; some models carry whole vocabularies
-_MOST_VALUES: Final = 16
+_MOST_VALUES: Final = 16  # of a bound array; a longer one would fill the listing, and is hashed
 
 
 def provenance_of(request: CompileRequest, loaded: LoadedModel) -> dict[str, str]:

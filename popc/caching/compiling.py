@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from popc.api import compile_requests
 from popc.caching.keys import KeyParts, key_parts
+from popc.caching.shelf import CachedProgram, Shelf
 from popc.progress import Watch
 from popc.reporting.estimation import check_target
 from popc.requests import Requests
@@ -17,13 +18,12 @@ from popc_runtime.errors import ResourceError
 
 if TYPE_CHECKING:
     from popc.archive import Archive
-    from popc.caching.programs import CachedProgram, ProgramCache
 
 __all__ = ["compile_into"]
 
 
 def compile_into(
-    cache: ProgramCache,
+    shelf: Shelf,
     requests: Requests,
     watch: Watch,
     on_wait: Callable[[], None] | None,
@@ -38,26 +38,24 @@ def compile_into(
     check_target(first.options)
     bounds = cache_bounds()
     loaded = first.load()
-    parts = key_parts(requests, loaded, cache.folder)
+    parts = key_parts(requests, loaded, shelf.folder)
     key = key_of(parts.parts)
-    found = cache.look_up(key)
+    found = shelf.look_up(key)
     if found is None:
-        with claimed(cache.folder, key, on_wait) as held:
-            found = cache.look_up(key)  # whoever held the lock before may have made it
+        with claimed(shelf.folder, key, on_wait) as held:
+            found = shelf.look_up(key)  # whoever held the lock before may have made it
             if found is None:
                 archive = compile_requests(requests.of_model(loaded), watch, against)
-                found = _stored(cache, key, parts, archive, bounds if held else None)
-    cache.quick.keep(key, loaded.sha256, parts.external, parts.files)
+                found = _stored(shelf, key, parts, archive, bounds if held else None)
+    shelf.quick.keep(key, loaded.sha256, parts.external, parts.files)
     return found
 
 
 def _stored(
-    cache: ProgramCache, key: str, parts: KeyParts, archive: Archive, bounds: CacheBounds | None
+    shelf: Shelf, key: str, parts: KeyParts, archive: Archive, bounds: CacheBounds | None
 ) -> CachedProgram:
     """The program of a new archive, in the cache if that can be written: it has ``bounds``."""
-    from popc.caching.programs import CachedProgram
-
-    folder, path = cache.folder, ""
+    folder, path = shelf.folder, ""
     problem = f"the cache {folder} cannot be written"
     if bounds is not None:
         try:
@@ -65,7 +63,7 @@ def _stored(
                 folder,
                 key,
                 archive.save,
-                names=(cache.name,) if cache.name else (),
+                names=(shelf.name,) if shelf.name else (),
                 parts=parts.parts,
                 notes=archive.notes,
             )

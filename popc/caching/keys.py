@@ -73,9 +73,11 @@ def key_parts(requests: Requests, loaded: LoadedModel, folder: str) -> KeyParts:
             str(number): {"shapes": plain(program.shapes), "dims": plain(program.dims)}
             for number, program in enumerate(requests.programs[1:], 2)
         }
-    for name in ("split", "pad"):
-        if getattr(requests, name):
-            parts[name] = plain(getattr(requests, name))
+    if requests.split:
+        parts["split"] = plain(requests.split)
+    if requests.pad:  # as one part, which says something of a dimension without values, too
+        pads = [(name, sorted(values.items())) for name, values in requests.pad.items()]
+        parts["pad"] = plain(pads)
     if requests.evaluate:
         parts["evaluate"] = True
     return KeyParts(parts, external, files)

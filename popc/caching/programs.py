@@ -7,66 +7,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from popc.caching.quick import QuickKeys
-from popc_runtime.cache import (
-    CacheEntry,
-    CacheSource,
-    cache_folder,
-    read_entry,
-    require_whole,
-    touch,
-)
+from popc.caching.shelf import CachedProgram, Shelf
+from popc_runtime.cache import CacheSource, cache_folder
 from popc_runtime.errors import ArchiveError, ResourceError
-from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.loader import load
 
 if TYPE_CHECKING:
-    from popc.archive import Archive
     from popc.progress import Watch
     from popc.requests import Requests
     from popc_runtime import Executable
 
-__all__ = ["CachedProgram", "ProgramCache", "model_name"]
+__all__ = ["ProgramCache", "model_name"]
 
 
-@frozen
-class CachedProgram:
-    """A program that was found or compiled.
-
-    Attributes:
-        key: Its key.
-        path: Its archive in the cache; "" if the cache could not keep it.
-        is_hit: Whether it was found.
-        notes: What whoever compiles should know, and what is wrong with the cache.
-        archive: The archive; ``None`` if it was found.
-    """
-
-    key: str
-    path: str
-    is_hit: bool
-    notes: tuple[str, ...] = ()
-    archive: Archive | None = None
-
-    @property
-    def source(self) -> str | bytes:
-        """The argument for `popc_runtime.load`."""
-        if self.path:
-            return self.path
-        assert self.archive is not None, "whatever is not in the cache was compiled"
-        return self.archive.to_bytes()
-
-
-class ProgramCache:
-    """The cache in a folder, asked for one program.
-
-    Attributes:
-        folder: The folder.
-        name: What `popc_runtime.load_cached` finds the program by; "" for none.
-        quick: What leads to the key without a look at the model.
-    """
+class ProgramCache(Shelf):
+    """The cache in a folder, asked for one program, which it compiles if it does not have it."""
 
     def __init__(
         self,
@@ -76,9 +34,9 @@ class ProgramCache:
         requests: Callable[[], Requests],
         name: str,
     ) -> None:
-        self.folder = cache_folder(cache)
-        self.name = name or model_name(model)
-        self.quick = QuickKeys(self.folder, model, settings)
+        folder = cache_folder(cache)
+        quick = QuickKeys(folder, model, settings)
+        super().__init__(folder, name or model_name(model), quick)
         self._requests = requests
 
     def get(
@@ -127,37 +85,6 @@ class ProgramCache:
             self.discard(program.key)
         program = self.get(watch, on_wait)
         return load(program.source, **settings), program
-
-    def look_up(self, key: str) -> CachedProgram | None:
-        """The program with a key; ``None`` if it is not there, or damaged."""
-        try:
-            entry = read_entry(self.folder, key)
-            if entry is None:
-                return None
-            path = require_whole(self.folder, entry)
-        except (ArchiveError, ResourceError):
-            return None
-        return CachedProgram(key, path, is_hit=True, notes=(*entry.notes, *self._named(entry)))
-
-    def _named(self, entry: CacheEntry) -> tuple[str, ...]:
-        """Note the use and the name of an entry."""
-        if self.name in ("", *entry.names[-1:]):
-            touch(self.folder, entry.key)
-            return ()
-        from popc_runtime.cache import add_name
-
-        try:
-            add_name(self.folder, entry, self.name)
-        except ResourceError as error:
-            return (f"the name {self.name} is not kept: {error.message}",)
-        return ()
-
-    def discard(self, key: str) -> None:
-        """Remove an entry, as far as possible."""
-        from popc_runtime.cache import remove_entry
-
-        with suppress(ResourceError):
-            remove_entry(self.folder, key)
 
 
 def _is_spoilt(path: str) -> bool:

@@ -18,7 +18,7 @@ _MISSING = "-"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A part of the key that an entry has otherwise.
+    """A part of the key in which an entry differs.
 
     Attributes:
         part: Its name, as in ``shapes.x``.

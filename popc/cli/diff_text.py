@@ -9,7 +9,7 @@ from popc.cli.report import format_seconds, format_table
 
 __all__ = ["difference_text"]
 
-_ROWS: Final = 12
+_ROWS: Final = 12  # of a table without --all
 _ALSO: Final = ("executions", "ipu", "temporary_bytes", "plans")
 _Rows = Sequence[Mapping[str, Any]]
 

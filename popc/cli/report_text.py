@@ -9,7 +9,7 @@ from popc.cli.report import format_bytes, format_seconds, format_table
 
 __all__ = ["sections_text"]
 
-_ROWS: Final = 12
+_ROWS: Final = 12  # of a section without --all
 
 
 def sections_text(data: Mapping[str, Any], *, show_all: bool) -> str:

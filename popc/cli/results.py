@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["results_data", "results_table"]
 
 _COLUMNS: Final = ("output", "type", "min", "mean", "max", "first values")
-_FIRST: Final = 4
+_FIRST: Final = 4  # values of an output that are printed
 
 
 def results_data(results: Mapping[str, Array], *, values: bool) -> list[dict[str, Any]]:

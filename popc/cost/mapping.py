@@ -10,7 +10,7 @@ from popc_runtime.format import Array, DType
 
 __all__ = ["LINEAR", "Layout", "Mapping", "device_bytes", "lanes_of", "linear_mapping"]
 
-_MIN_BYTES_PER_TILE = 128
+_MIN_BYTES_PER_TILE = 128  # of poplibs' linear mapping: small tensors lie on few tiles
 
 # 64-bit numbers exist on the device only as 32-bit ones; there is no bfloat16, but it is as wide
 # as half precision.

@@ -82,7 +82,7 @@ class Categories:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum of all fields."""
         return sum(getattr(self, field.name) for field in fields(self))
 
     def to_dict(self) -> dict[str, int]:
@@ -277,6 +277,6 @@ class CostReport:
 
 
 def cycles_dict(cycles: Cycles) -> dict[str, int]:
-    """By what they are spent on, and in all."""
+    """Cycles by what they are spent on, and their total."""
     parts = {field.name: getattr(cycles, field.name) for field in fields(cycles)}
     return {"total": cycles.total, **parts}

@@ -130,12 +130,14 @@ def with_annotations(
     if _NAMES in found and not settings.inplace:
         spec = OPS.get(op.op_type)
         able = () if spec is None else spec.inplace
-        wishes = {
+        priorities = {
             int("Rhs" in name): float(priority)
             for name, priority in zip(_texts(found[_NAMES]), found[_PRIORITIES], strict=True)
         }
-        kept = tuple(sorted((index, wish) for index, wish in wishes.items() if index in able))
-        settings = replace(settings, inplace=kept)
+        inplace = tuple(
+            sorted((index, priority) for index, priority in priorities.items() if index in able)
+        )
+        settings = replace(settings, inplace=inplace)
     return settings
 
 

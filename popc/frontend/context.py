@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import onnx
@@ -10,7 +10,6 @@ import onnx
 from popc.frontend.budget import ImportBudget
 from popc.frontend.functions import FunctionTable
 from popc.frontend.known import KnownValues
-from popc.frontend.node import ImportRule
 from popc.frontend.problems import Problems
 from popc.frontend.recomputation import RecomputeRequests
 from popc.ir import Tensor, TensorType
@@ -26,7 +25,7 @@ def never(name: str, type_: TensorType) -> bool:
 
 @dataclass(slots=True)
 class ImportContext:
-    """The state of importing a whole model: rules, functions, data folder, problems, known values.
+    """The state of importing a whole model: functions, data folder, problems, known values.
 
     Attributes:
         budget: Counts the work that there has been.
@@ -37,7 +36,6 @@ class ImportContext:
         variables: Initializers that are variables, with these, by the identity of the message.
     """
 
-    rules: Mapping[tuple[str, str], ImportRule]
     functions: FunctionTable
     budget: ImportBudget
     known: KnownValues

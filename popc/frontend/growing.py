@@ -21,7 +21,6 @@ from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter
 from popc.frontend.known import KnownValues
 from popc.frontend.problems import Problems
-from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_from_onnx, is_supported, onnx_type_of
 from popc.frontend.values import Unknown
 from popc.ir import Graph, Tensor, TensorType
@@ -59,7 +58,7 @@ class GrowingModel:
         self._opsets = opsets
         if parent is None:
             budget = ImportBudget(NO_LIMITS)
-            context = ImportContext(RULES, FunctionTable(()), budget, KnownValues(budget))
+            context = ImportContext(FunctionTable(()), budget, KnownValues(budget))
             self.importer = GraphImporter(context, Graph("main"), opsets)
         else:
             context = replace(parent.importer.context, problems=Problems())

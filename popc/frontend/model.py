@@ -25,12 +25,12 @@ from popc.frontend.importer import GraphImporter
 from popc.frontend.known import KnownValues
 from popc.frontend.load import LoadedModel
 from popc.frontend.remedies import advise_on_inputs, advise_on_shapes
-from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_from_onnx, is_supported
 from popc.frontend.unsupported import find_unsupported
-from popc.frontend.updates import lost_statistics, written_names
+from popc.frontend.updates import written_names
 from popc.frontend.values import OptionalValue, SequenceValue, Value
 from popc.frontend.walk import all_nodes, differentiated_names, needed_nodes
+from popc.frontend.written import lost_statistics
 from popc.ir import Graph, Tensor, TensorType
 from popc_runtime.errors import ModelError, TooMuchWorkError, UnsupportedOpError
 from popc_runtime.format import DType
@@ -89,7 +89,7 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
 def _context(loaded: LoadedModel, bindings: Bindings) -> ImportContext:
     budget = ImportBudget(bindings.limits)
     functions = FunctionTable(loaded.proto.functions)
-    return ImportContext(RULES, functions, budget, KnownValues(budget), loaded.base_dir)
+    return ImportContext(functions, budget, KnownValues(budget), loaded.base_dir)
 
 
 def _attempt(loaded: LoadedModel, bindings: Bindings) -> None:
@@ -165,8 +165,8 @@ def _prepare_variables(
     notes: list[str] = []
     if training is not None:
         context.trains = training.trains
-        wishes = training.recompute
-        context.recompute = wishes and wishes.checked(loaded.proto.graph, nodes)
+        requests = training.recompute
+        context.recompute = requests and requests.checked(loaded.proto.graph, nodes)
         context.written = written_names(nodes, context.functions, loaded.opsets)
         context.known.written = context.written
         policy = _VariablePolicy.of(training, loaded, nodes, context.written)

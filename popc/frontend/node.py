@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from popc.frontend.known_attributes import may_read
+from popc.frontend.open_graph import OpenGraph
 from popc.frontend.problems import DataDependent
 from popc.frontend.values import OnnxAttribute, OptionalValue, SequenceValue, Value
 from popc.ir import OpSettings, ProductCut, Tensor, TensorType
@@ -16,9 +17,6 @@ from popc.ops.build import build
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attributes, DType
-
-if TYPE_CHECKING:
-    from popc.frontend.importer import GraphImporter
 
 __all__ = ["ImportRule", "Node", "RuleResult"]
 
@@ -38,12 +36,12 @@ class Node:
         inputs: Operands; ``None`` where an optional operand is absent.
         output_names: ONNX names of the outputs; "" where an output is not wanted.
         attributes: By name, those that `popc.frontend.known_attributes` lets the rule read.
-        importer: The import in progress, for rules with subgraphs.
+        importer: The graph that the node is imported into.
     """
 
     def __init__(
         self,
-        importer: GraphImporter,
+        importer: OpenGraph,
         op_type: str,
         domain: str,
         version: int,
@@ -63,7 +61,7 @@ class Node:
             name: value for name, value in attributes.items() if may_read(domain, op_type, name)
         }
 
-    def within(self, importer: GraphImporter) -> Node:
+    def within(self, importer: OpenGraph) -> Node:
         """This node, emitting into the graph of another importer (a body of the node)."""
         return Node(
             importer,

@@ -10,7 +10,7 @@ from popc_runtime.errors import DataDependentShapeError, ModelError, SpokenHint,
 
 __all__ = ["AlreadyReported", "DataDependent", "Problems"]
 
-_NAMES_SHOWN = 3
+_NAMES_SHOWN = 3  # nodes with the same problem; of the rest the number is told
 
 
 class DataDependent(Exception):

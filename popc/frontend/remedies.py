@@ -28,8 +28,9 @@ __all__ = ["Attempt", "advise_on_inputs", "advise_on_shapes"]
 # Imports the model with other bindings; raises PopcError if that is not possible.
 Attempt: TypeAlias = Callable[[Bindings], object]
 
+# Sizes of a dimension that are tried: what batches, sequences and images are.
 _SIZES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 224, 256, 384, 512, 1024)
-_MOST_ATTEMPTS: Final = 28
+_MOST_ATTEMPTS: Final = 28  # imports before a hint is given: all sizes, and a few more
 _MOST_NODES: Final = 20_000  # imported in all attempts together
 _FEW: Final = 16  # elements of an input that decides something
 _AXES: Final = {
@@ -39,7 +40,7 @@ _AXES: Final = {
     4: ("BATCH", "CHANNELS", "HEIGHT", "WIDTH"),
     5: ("BATCH", "CHANNELS", "DEPTH", "HEIGHT", "WIDTH"),
 }
-_CHANNELS: Final = (1, 3, 4)
+_CHANNELS: Final = (1, 3, 4)  # of images: grey, RGB, RGBA; by them the order of axes is told
 
 
 class _Trials:

@@ -22,7 +22,7 @@ __all__ = ["check_signature"]
 
 _VARIADIC: Final = onnx.defs.OpSchema.FormalParameterOption.Variadic
 _SINGLE: Final = onnx.defs.OpSchema.FormalParameterOption.Single
-_OLDEST_CHECKED: Final = 7
+_OLDEST_CHECKED: Final = 7  # opset; what exporters wrote for older ones goes beyond the definitions
 # Inputs that Resize-11 demands although sizes take their place: PopART's builder leaves them out.
 _IN_PLACE_OF: Final = frozenset([("Resize", "scales")])
 _NAMES: Final = {"tensor(float)": DType.FLOAT32, "tensor(double)": DType.FLOAT64} | {

@@ -18,6 +18,7 @@ from popc_runtime.errors import ModelError
 
 __all__ = ["NEWEST_OPSET", "assumed_opset", "check_structure", "sort_nodes"]
 
+# Of ai.onnx.  All its operators are known; those of a later one may mean something else.
 NEWEST_OPSET: Final = 26
 _OLDEST_IR: Final = 3  # the first that says which opsets a model uses
 _DEEPEST: Final = 30  # subgraphs in subgraphs; parsers stop soon after

@@ -8,38 +8,27 @@ state of a Loop.  Those that have arrived at the main graph are written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from popc.frontend.names import default_domain_name, listed
-from popc.frontend.values import Value
-from popc.frontend.walk import all_nodes, nested_graphs, node_name, reads
-from popc.ir import Tensor, TensorKind
+from popc.frontend.names import default_domain_name
+from popc.frontend.walk import nested_graphs
+from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 
 if TYPE_CHECKING:
     import onnx
 
     from popc.frontend.functions import FunctionTable
-    from popc.frontend.importer import GraphImporter
-    from popc.frontend.node import Node
 
-__all__ = [
-    "VariableUpdates",
-    "is_variable",
-    "lost_statistics",
-    "update_statistic",
-    "writes_variables",
-    "written_names",
-    "written_outside",
-]
+__all__ = ["SHIFT", "STATISTICS", "VariableUpdates", "written_names"]
 
 _COPY_VAR_UPDATE: Final = ("ai.graphcore", "CopyVarUpdate")
 
 # BatchNormalization: the running statistics among its inputs, and how far in front of these the new
 # ones are among its outputs.
-_STATISTICS: Final = (3, 4)
-_SHIFT: Final = 2
+STATISTICS: Final = (3, 4)
+SHIFT: Final = 2
 
 
 def written_names(
@@ -74,8 +63,8 @@ def _written_by(
     elif (node.domain, node.op_type) == _COPY_VAR_UPDATE:
         yield from node.input[:1]
     elif node.op_type == "BatchNormalization":
-        for source in _STATISTICS:
-            if source < len(node.input) and source - _SHIFT < len(node.output):
+        for source in STATISTICS:
+            if source < len(node.input) and source - SHIFT < len(node.output):
                 yield node.input[source]
     for graph in nested_graphs(node):
         inside = written_names(graph.node, functions, opsets)
@@ -85,41 +74,6 @@ def _written_by(
                 name for formal, name in zip(formals, node.input, strict=True) if formal in inside
             )
         yield from inside
-
-
-def writes_variables(importer: GraphImporter, body: onnx.GraphProto) -> bool:
-    """True if nodes of ``body`` may give variables new values."""
-    context = importer.context
-    if not context.written:
-        return False
-    names = written_names(body.node, context.functions, importer.opsets)
-    return not names.isdisjoint(context.written)
-
-
-def lost_statistics(
-    importer: GraphImporter, nodes: Sequence[onnx.NodeProto], wanted: Sequence[str]
-) -> list[str]:
-    """A note on normalisations whose new running statistics go nowhere: at most a line."""
-    read = {*wanted, *(name for node in nodes for name in reads(node))}
-    lost = [
-        node_name(node)
-        for node in all_nodes(nodes)
-        if node.op_type == "BatchNormalization" and len(node.output) > 1
-        if node.output[1] not in {"", *read}
-        if _is_constant(importer.scope.find(node.input[_STATISTICS[0]]))
-    ]
-    if not lost:
-        return []
-    note = (
-        f"{listed(lost)} in training mode: running statistics stay as they are, as weights are "
-        "constants; constant_weights=false keeps them from run to run, and `popc export "
-        "--inference` makes a model that normalises by them"
-    )
-    return [note]
-
-
-def _is_constant(value: Value | None) -> bool:
-    return isinstance(value, Tensor) and value.is_constant
 
 
 class VariableUpdates:
@@ -158,37 +112,3 @@ class VariableUpdates:
         self.values[variable] = value
         if not follows:
             self.replaced.add(variable)
-
-
-def written_outside(bodies: Iterable[GraphImporter]) -> dict[Tensor, bool]:
-    """The variables that bodies of an op write, as the graph around them knows these.
-
-    With each, whether its new values follow from the latest ones.
-    """
-    found: dict[Tensor, bool] = {}
-    for body in bodies:
-        for outer, inner in body.captures.items():
-            if inner in body.updates.values:
-                found[outer] = found.get(outer, True) and inner not in body.updates.replaced
-    return found
-
-
-def update_statistic(node: Node, index: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
-    """The new value of operand ``index`` of a BatchNormalization, kept if it can be.
-
-    Nodes that share their statistics go on from each other's.
-    """
-    statistic, updates = node.input(index), node.importer.updates
-    if not (node.wants_output(index - _SHIFT) and is_variable(node.importer, statistic)):
-        return compute(statistic)
-    new = compute(updates.latest(statistic))
-    updates.write(statistic, new, follows=True)
-    return new
-
-
-def is_variable(importer: GraphImporter, tensor: Tensor) -> bool:
-    """True if ``tensor``, of the graph of ``importer``, is a variable or captures one."""
-    if tensor.kind is TensorKind.VARIABLE:
-        return True
-    outer = next((capture for capture, inner in importer.captures.items() if inner is tensor), None)
-    return outer is not None and importer.parent is not None and is_variable(importer.parent, outer)

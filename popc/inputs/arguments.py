@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _RANGE: Final = re.compile(r"(\d{1,18})(?:\.\.(\d{1,18})(?::(\d{1,18}))?)?")
-_MOST_SIZES: Final = 4096
+_MOST_SIZES: Final = 4096  # of a dimension: each is a program, and 1..1000000 is a slip
 
 
 def pairs(

@@ -34,10 +34,10 @@ from popc.ops.views import contiguous_strides, normal_strides
 __all__ = ["BYTE_CONVOLUTIONS", "CONVOLUTIONS", "choose_formats"]
 
 _FEWEST_CHANNELS: Final = 8  # below, rows of channels are too short to be worked on at once
-_FEWEST_OF_GROUP: Final = 16
+_FEWEST_OF_GROUP: Final = 16  # channels; a panel of weights has as many columns
 BYTE_CONVOLUTIONS: Final = ("ConvInteger",)
 CONVOLUTIONS: Final = ("Conv", *BYTE_CONVOLUTIONS)
-_TO_CHANNELS_LAST: Final = (0, 2, 3, 1)
+_TO_CHANNELS_LAST: Final = (0, 2, 3, 1)  # permutation from NCHW
 
 
 def choose_formats(
@@ -145,8 +145,8 @@ def _before_shuffle(op: Op) -> Op | None:
 def _gains(op: Op) -> bool:
     if op.op_type == "Reshape":
         return _shuffled(op) is not None
-    turns = op.op_type == "Transpose" and op.attributes["perm"] == _TO_CHANNELS_LAST
-    return turns or _reduces_pixels(op) or (_writes_any(op) and not _has_short_rows(op))
+    to_last = op.op_type == "Transpose" and op.attributes["perm"] == _TO_CHANNELS_LAST
+    return to_last or _reduces_pixels(op) or (_writes_any(op) and not _has_short_rows(op))
 
 
 def _has_short_rows(op: Op) -> bool:

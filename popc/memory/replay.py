@@ -70,7 +70,7 @@ class Replay:
         return [tensor]
 
     def step(self, reads: Iterable[Tensor | None] = (), writes: Iterable[Tensor] = ()) -> None:
-        """Run one step."""
+        """Note that these tensors are read and written now, and let time go on."""
         for tensor in reads:
             if tensor is None:
                 continue

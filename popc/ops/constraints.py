@@ -151,13 +151,13 @@ class Precedence:
         contradicts nothing else.
         """
         found = cls.required(ops, ordering)
-        wishes: dict[Op, dict[Op, None]] = defaultdict(dict)  # one op may update many variables
+        readers_of: dict[Op, dict[Op, None]] = defaultdict(dict)  # one op may update many variables
         for _, updater, readers, follows in find_updates(ops):
             if follows:
-                wishes[updater].update(dict.fromkeys(readers))
-        for updater, wished in wishes.items():
+                readers_of[updater].update(dict.fromkeys(readers))
+        for updater, waited_for in readers_of.items():
             followers = found.followers(updater)
-            for reader in wished:
+            for reader in waited_for:
                 if reader not in followers:
                     found.add(reader, updater)
         return found

@@ -27,8 +27,8 @@ __all__ = [
     "own_graphs",
 ]
 
-_TRIP_COUNT = 0
-_FIRST_STATE = 2
+_TRIP_COUNT = 0  # operand of a Loop; 1 is the condition
+_FIRST_STATE = 2  # operand, and input of the body
 
 
 class LoopState(NamedTuple):

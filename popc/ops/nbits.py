@@ -16,8 +16,8 @@ from popc_runtime.format import Attributes, DType
 
 __all__ = ["OPS"]
 
-_WIDTHS: Final = (2, 4, 8)
-_BLOCK_STEP: Final = 16
+_WIDTHS: Final = (2, 4, 8)  # bits: those that divide a byte
+_BLOCK_STEP: Final = 16  # weights: of 2 bits, a whole word of 32
 
 
 def _matmul(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:

@@ -19,6 +19,6 @@ def overwritable(op: Op) -> tuple[int, ...]:
         return ()
     if not op.settings.inplace:
         return spec.inplace
-    wishes = dict(op.settings.inplace)
-    allowed = [index for index in spec.inplace if wishes.get(index, 1) > 0]
-    return tuple(sorted(allowed, key=lambda index: -wishes.get(index, 0)))
+    priorities = dict(op.settings.inplace)
+    allowed = [index for index in spec.inplace if priorities.get(index, 1) > 0]
+    return tuple(sorted(allowed, key=lambda index: -priorities.get(index, 0)))

@@ -33,7 +33,7 @@ __all__ = ["OPS"]
 
 _GATES: Final = {"GRU": 3, "LSTM": 4, "RNN": 1}
 _STATES: Final = {"GRU": 1, "LSTM": 2, "RNN": 1}
-_LENGTHS: Final = 4
+_LENGTHS: Final = 4  # operand that holds whole numbers, whatever the others are
 
 
 def _recurrent(kind: str) -> InferRule:

@@ -198,7 +198,7 @@ class LocationKind(Kind[Settings]):
 
     @property
     def is_table(self) -> bool:
-        """It is."""
+        """True: entries can be set one by one."""
         return True
 
     def parse(self, value: object) -> Settings:
@@ -206,7 +206,7 @@ class LocationKind(Kind[Settings]):
         return parse_location(value)
 
     def is_parsed(self, value: Settings) -> bool:
-        """True if all settings are."""
+        """True if all settings have been parsed."""
         return all(_KINDS[key].is_parsed(item) for key, item in value.items())
 
     def entry(self, value: Settings) -> str:

@@ -21,7 +21,7 @@ class Switches(Known[FrozenTable[bool]]):
 
     @property
     def is_table(self) -> bool:
-        """It is."""
+        """True: entries can be set one by one."""
         return True
 
     def parse(self, value: object) -> FrozenTable[bool]:

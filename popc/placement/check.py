@@ -85,17 +85,19 @@ def _chip_problems(graph: Graph, options: Options) -> Iterator[str]:
 
 
 def _incomplete(graph: Graph, field: str, message: str) -> Iterator[str]:
-    homes = ChipsOfValues(graph)
-    ops = [op for op in graph.ops if _needs_place(op, homes)]
+    value_chips = ChipsOfValues(graph)
+    ops = [op for op in graph.ops if _needs_place(op, value_chips)]
     missing = [op for op in ops if getattr(op.settings, field) is None]
     if missing:
         who = "no op has an" if len(missing) == len(ops) else "some ops have no"
         yield message.format(who, _listed(missing))
 
 
-def _needs_place(op: Op, homes: ChipsOfValues) -> bool:
+def _needs_place(op: Op, value_chips: ChipsOfValues) -> bool:
     """True if ``op`` is more than a computation on constants alone."""
-    return bool(op.inputs) and not all(homes.is_fixed(operand) for operand in op.present_inputs)
+    return bool(op.inputs) and not all(
+        value_chips.is_fixed(operand) for operand in op.present_inputs
+    )
 
 
 def _nested_problems(graph: Graph) -> Iterator[str]:
@@ -158,11 +160,11 @@ def _stage_problems(graph: Graph, options: Options, *, trains: bool) -> Iterator
 
 
 def _backward_edges(graph: Graph) -> Iterator[str]:
-    homes = ChipsOfValues(graph)
+    value_chips = ChipsOfValues(graph)
     for op in graph.ops:
         for tensor in op.present_inputs:
             before = tensor.producer
-            if before is None or homes.is_fixed(tensor):
+            if before is None or value_chips.is_fixed(tensor):
                 continue
             ours, theirs = op.settings.pipeline_stage, before.settings.pipeline_stage
             if ours is not None and theirs is not None and theirs > ours:

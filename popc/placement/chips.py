@@ -151,7 +151,7 @@ class ChipsOfValues:
         return chip_of_results(op)
 
 
-_FIRST_STATE: Final = 2
+_FIRST_STATE: Final = 2  # operand of a Loop behind trip count and condition
 
 
 def _users(tensor: Tensor) -> list[Op]:

@@ -26,10 +26,10 @@ def insert_copies(graph: Graph, *, boundaries: bool) -> int:
     values that pass from one stage or phase of a chip to another go through a Boundary, so that no
     pass takes ops of two stages for one.
     """
-    homes = ChipsOfValues(graph)
-    changes = settle_chips(graph, homes)
+    value_chips = ChipsOfValues(graph)
+    changes = settle_chips(graph, value_chips)
     for nested in main_graphs(graph):
-        changes += _Inserter(nested, homes, boundaries=boundaries).run()
+        changes += _Inserter(nested, value_chips, boundaries=boundaries).run()
         changes += _remove_unused(nested)
     return changes
 
@@ -47,9 +47,9 @@ def remove_boundaries(graph: Graph) -> int:
 class _Inserter:
     """Works on one graph."""
 
-    def __init__(self, graph: Graph, homes: ChipsOfValues, *, boundaries: bool) -> None:
+    def __init__(self, graph: Graph, value_chips: ChipsOfValues, *, boundaries: bool) -> None:
         self.graph = graph
-        self.homes = homes
+        self.value_chips = value_chips
         self.boundaries = boundaries
         self.changes = 0
         self.copies: dict[tuple[Tensor, int], Tensor] = {}
@@ -59,7 +59,7 @@ class _Inserter:
                 self._keep(op)
 
     def _keep(self, op: Op) -> None:
-        source = self.homes.of(op.operand(0))
+        source = self.value_chips.of(op.operand(0))
         if source is not None and source == op.attributes["source"]:
             key = (op.operand(0), integer(op.attributes, "destination"))
             self.copies.setdefault(key, op.output)
@@ -86,7 +86,7 @@ class _Inserter:
 
     def _wanted(self, op: Op, index: int, origin: Tensor) -> Tensor:
         """``origin`` as operand ``index`` of ``op`` is to read it."""
-        source, here = self.homes.of(origin), _reads_on(op, index, self.homes)
+        source, here = self.value_chips.of(origin), _reads_on(op, index, self.value_chips)
         if source is not None and here is not None and source != here:
             return self._copied(origin, source, here)
         if self.boundaries and _changes_stage(origin, op):
@@ -127,13 +127,13 @@ def _origin(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _reads_on(op: Op, index: int, homes: ChipsOfValues) -> int | None:
+def _reads_on(op: Op, index: int, value_chips: ChipsOfValues) -> int | None:
     """The chip on which ``op`` reads operand ``index``; ``None`` if that does not matter."""
     body = loop_body(op)
     if body is None or not is_main_loop(op):
         return op.settings.virtual_graph
     if 2 <= index < first_capture(op):
-        return homes.of(body.outputs[index - 1])
+        return value_chips.of(body.outputs[index - 1])
     return None
 
 
@@ -165,7 +165,7 @@ def find_crossings(graph: Graph, shown: Callable[[Op], str] = repr) -> Iterator[
     Every op has a chip; an IpuCopy starts where its operand lies; and no other op reads what lies
     on another chip.
     """
-    homes = ChipsOfValues(graph)
+    value_chips = ChipsOfValues(graph)
     for nested in main_graphs(graph):
         for op in nested.ops:
             here = op.settings.virtual_graph
@@ -177,6 +177,6 @@ def find_crossings(graph: Graph, shown: Callable[[Op], str] = repr) -> Iterator[
             if op.op_type == "IpuCopy" and op.attributes["source"] != here:
                 yield f"{shown(op)} copies from chip {op.attributes['source']}, but is on {here}"
             for tensor in op.present_inputs:
-                home = homes.of(tensor)
-                if home is not None and home != here:
-                    yield f"{shown(op)} on chip {here} reads {tensor.name}, which is on {home}"
+                chip = value_chips.of(tensor)
+                if chip is not None and chip != here:
+                    yield f"{shown(op)} on chip {here} reads {tensor.name}, which is on {chip}"

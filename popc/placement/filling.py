@@ -29,12 +29,12 @@ def fill_places(graph: Graph) -> int:
     return sum(_fill(nested, ChipsOfValues(graph)) for nested in main_graphs(graph))
 
 
-def _fill(graph: Graph, homes: ChipsOfValues) -> int:
+def _fill(graph: Graph, value_chips: ChipsOfValues) -> int:
     changes = 0
     inside = graph.name in MAIN_LOOPS
     order = graph.topological()
     for op in order:
-        changes += _take(op, _from_operands(op, homes, inside=inside))
+        changes += _take(op, _from_operands(op, value_chips, inside=inside))
     for op in reversed(order):
         changes += _take(op, _from_users(op))
     has_stages = any(op.settings.pipeline_stage is not None for op in order)
@@ -84,9 +84,9 @@ def _take(op: Op, place: OpSettings | None) -> int:
     return 1
 
 
-def _from_operands(op: Op, homes: ChipsOfValues, *, inside: bool) -> OpSettings | None:
+def _from_operands(op: Op, value_chips: ChipsOfValues, *, inside: bool) -> OpSettings | None:
     """The place of the operand that decides; ``inside``: what runs for each micro-batch."""
-    places = [(tensor, _place_of(tensor, homes)) for tensor in op.present_inputs]
+    places = [(tensor, _place_of(tensor, value_chips)) for tensor in op.present_inputs]
     known = [(tensor, place) for tensor, place in places if place is not None]
     if not known:
         return None
@@ -100,21 +100,21 @@ def _from_operands(op: Op, homes: ChipsOfValues, *, inside: bool) -> OpSettings 
 
     stages = [place.pipeline_stage for _, place in known if place.pipeline_stage is not None]
     found = replace(max(known, key=weight)[1], pipeline_stage=max(stages, default=None))
-    home = homes.of(op.operand(0)) if op.op_type == "CopyVarUpdate" else None
-    return found if home is None else replace(found, virtual_graph=home)
+    chip = value_chips.of(op.operand(0)) if op.op_type == "CopyVarUpdate" else None
+    return found if chip is None else replace(found, virtual_graph=chip)
 
 
-def _place_of(tensor: Tensor, homes: ChipsOfValues) -> OpSettings | None:
+def _place_of(tensor: Tensor, value_chips: ChipsOfValues) -> OpSettings | None:
     op = tensor.producer
-    if homes.is_fixed(tensor):
+    if value_chips.is_fixed(tensor):
         return None
     if op is not None and op.settings.virtual_graph is not None:
         # Asked for while places change: what is known about results of ops may be out of date.
         if op.op_type == "IpuCopy":
             return replace(op.settings, virtual_graph=integer(op.attributes, "destination"))
         return op.settings
-    home = homes.of(tensor) if op is None or is_main_loop(op) else None
-    return None if home is None else OpSettings(virtual_graph=home)
+    chip = value_chips.of(tensor) if op is None or is_main_loop(op) else None
+    return None if chip is None else OpSettings(virtual_graph=chip)
 
 
 def _from_users(op: Op) -> OpSettings | None:

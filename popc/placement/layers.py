@@ -14,7 +14,7 @@ from popc_runtime.errors import OptionError
 
 __all__ = ["split_by_layers"]
 
-_REST: Final = -1
+_REST: Final = -1  # in place of a number of layers: an even part of those left
 
 # A name of what there are several of, and a number: /encoder/layer.3/output, h.0.attn, block_2/add.
 _LAYER: Final = re.compile(

@@ -11,14 +11,14 @@ from popc.placement.chips import ChipsOfValues, chip_of_variable, main_graphs
 __all__ = ["settle_chips", "settle_stages", "stage_problems"]
 
 
-def settle_chips(graph: Graph, homes: ChipsOfValues) -> int:
+def settle_chips(graph: Graph, value_chips: ChipsOfValues) -> int:
     """Let variables be written where they lie, never in a copy; how many ops moved."""
     changes = 0
     for nested in main_graphs(graph):
         for op in nested.ops:
-            home = homes.of(op.operand(0)) if op.op_type == "CopyVarUpdate" else None
-            if home is not None and home != op.settings.virtual_graph:
-                op.settings = replace(op.settings, virtual_graph=home)
+            chip = value_chips.of(op.operand(0)) if op.op_type == "CopyVarUpdate" else None
+            if chip is not None and chip != op.settings.virtual_graph:
+                op.settings = replace(op.settings, virtual_graph=chip)
                 changes += 1
     return changes
 
@@ -64,8 +64,8 @@ def _stages(update: Op) -> Iterator[tuple[int, str]]:
     variable, maker = update.operand(0), update.operand(1).producer
     if maker is not None and maker.settings.pipeline_stage is not None:
         yield maker.settings.pipeline_stage, ""
-    home = chip_of_variable(variable)
+    chip = chip_of_variable(variable)
     for op in variable.uses:
         stage, copies = op.settings.pipeline_stage, op.op_type in ("CopyVarUpdate", "IpuCopy")
-        if not copies and stage is not None and op.settings.virtual_graph == home:
+        if not copies and stage is not None and op.settings.virtual_graph == chip:
             yield stage, op.settings.origin or op.op_type

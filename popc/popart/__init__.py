@@ -352,6 +352,7 @@ __all__ = [
 ]
 
 __version__ = VERSION
+# The opsets of a Builder that is told none; PopART's numbers.
 defaultAiOnnxOpset: Final = 10
 defaultAiOnnxMlOpset: Final = 1
 defaultAiGraphcoreOpset: Final = 1

@@ -27,9 +27,9 @@ from popc.popart.scopes import ATTRIBUTES, Scopes
 
 __all__ = ["DEFAULT_ONNX_OPSET", "_BuilderCore"]
 
-DEFAULT_ONNX_OPSET: Final = 10
+DEFAULT_ONNX_OPSET: Final = 10  # PopART's
 _UNNAMED: Final = count()
-_OLDEST_OPSET, _NEWEST_OPSET = 6, 11
+_OLDEST_OPSET, _NEWEST_OPSET = 6, 11  # of ai.onnx that PopART's Builder has classes for
 _OP_VERSION: Final = "__op_version"
 _DEBUG_ID: Final = "__debug_info_id"
 # Operators whose nodes PopART writes without the id of their debug information.

@@ -22,10 +22,10 @@ from popc_runtime.errors import PopcError
 
 __all__ = ["SETS", "VERSION", "Description", "DeviceInfo", "set_timeout", "tiles_of"]
 
-_IPUS: Final = 16
+_IPUS: Final = 16  # of the emulated machine: those of a POD16
 VERSION: Final = "ipu2"
 _DRIVER: Final = "1.3.0"  # of the emulated machine
-_SIZES: Final = (1, 2, 4, 8, 16)
+_SIZES: Final = (1, 2, 4, 8, 16)  # IPUs of a set
 _ATTACHED: Final[set[int]] = set()  # IPUs of the emulated machine that are in use
 _TIMEOUT: Final = [0]  # seconds that attaching on demand may take
 

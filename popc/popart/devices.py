@@ -25,7 +25,7 @@ from popc.popart.errors import popart_exception, poplar_exception
 
 __all__ = ["DeviceInfo", "DeviceManager"]
 
-_MODEL_TILES: Final = 4
+_MODEL_TILES: Final = 4  # of an IPU model that is told no number; PopART's
 _SHUFFLES: Final = random.Random(1)  # noqa: S311 - PopART's seed is fixed as well
 
 

@@ -17,7 +17,7 @@ from popc.popart.node_attributes import AttributeValue, write_attribute
 
 __all__ = ["GraphModel"]
 
-_IR_VERSION: Final = 4
+_IR_VERSION: Final = 4  # PopART's
 _GRAPHS: Final = count()
 _SHOWN_PREFIX: Final = {"": "ai.onnx"}
 

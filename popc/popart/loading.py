@@ -22,7 +22,7 @@ __all__ = ["LABELS_OUTSIDE", "check_model", "load_model", "read_for_session", "r
 LABELS_OUTSIDE: Final = "__labels_outside"
 # A longer text is the model itself and no name of a file.
 _LONGEST_NAME: Final = 10_000
-_SHOWN: Final = 100
+_SHOWN: Final = 100  # bytes of it in a message
 _MOST_CHECKED: Final = 1 << 28  # bytes of weights that the checker is given
 _T: Final = onnx.TensorProto
 # Types whose elements PopART copies, packed, into a field of wider numbers.

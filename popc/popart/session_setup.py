@@ -63,8 +63,8 @@ from popc_runtime.errors import ModelError, OptionError, PopcError, UsageError
 
 __all__ = ["Setup"]
 
-_WORDS_PER_WORKER: Final = 4
-_FLOATS: Final = (1, 10, 11, 16)
+_WORDS_PER_WORKER: Final = 4  # of 32 bits: the state of a worker's generator has 128
+_FLOATS: Final = (1, 10, 11, 16)  # ONNX's numbers of float32, float16, float64 and bfloat16
 _GRADIENT: Final = "Gradient___"
 _PREFIX: Final = "^[A-Za-z0-9]+___"
 _STEPS: Final = "showExecutionSteps"
@@ -131,7 +131,7 @@ class Setup:
 
     @property
     def model(self) -> onnx.ModelProto:
-        """The model."""
+        """The model as ONNX has it."""
         return self.loaded.proto
 
     @property

@@ -23,7 +23,7 @@ _FIXED_POINT: Final = (
     *(_T.BOOL, _T.INT8, _T.INT16, _T.INT32, _T.INT64),
     *(_T.UINT8, _T.UINT16, _T.UINT32, _T.UINT64),
 )
-_BATCH_NORM_OUTPUTS: Final = 5
+_BATCH_NORM_OUTPUTS: Final = 5  # of BatchNormalization-9 in training: y and four statistics
 
 
 class GraphTransformer:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_budget"]
 
-_SHOWN: Final = 5
+_SHOWN: Final = 5  # names that an error lists, the largest first
 
 
 def check_budget(
@@ -80,7 +80,7 @@ class _Program:
 
     @cached_property
     def costs(self) -> CostReport:
-        """On the target."""
+        """The costs of a run on the target."""
         return costs_of(self.compiled.planned)
 
     @cached_property

@@ -52,7 +52,7 @@ class _Words:
         return self._numbers.setdefault(text, len(self._numbers))
 
     def listed(self) -> list[str]:
-        """All of them."""
+        """All texts, by number."""
         return list(self._numbers)
 
 

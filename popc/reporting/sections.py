@@ -28,7 +28,7 @@ def report_data(profile: Profile, sections: Sequence[str], *, full: bool = False
 
 
 def cycles_of(cycles: Cycles) -> dict[str, int]:
-    """By what they are spent on."""
+    """Cycles by what they are spent on, as plain data."""
     return {
         "total": cycles.total,
         "compute": cycles.compute,

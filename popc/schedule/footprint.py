@@ -119,7 +119,7 @@ class _Finder:
         self.readers: dict[int, dict[int, None]] = {}
         self.members: dict[int, list[int]] = {}  # what lies in a buffer, itself too
         self.settled = settled
-        self.kept = _kept_for_good(part, aliases)
+        self.lasting = _lasting(part, aliases)
         count = len(part.ops)
         self.found = Footprint(
             reads=[{} for _ in range(count)],
@@ -156,7 +156,7 @@ class _Finder:
         return sum(states) - sum(aligned(tensor.type.nbytes) for tensor in loop_header(body))
 
     def _allocate(self, tensor: Tensor) -> int:
-        free = tensor in self.settled or tensor in self.kept or tensor in self.aliases.remote
+        free = tensor in self.settled or tensor in self.lasting or tensor in self.aliases.remote
         buffer = self.found.add_buffer(0 if free else aligned(tensor.type.nbytes))
         self.buffers[tensor] = buffer
         self.members[buffer] = [buffer]
@@ -312,7 +312,7 @@ class _Finder:
             found.freed_with[member] = buffer
 
 
-def _kept_for_good(part: Part, aliases: Aliases) -> set[Tensor]:
+def _lasting(part: Part, aliases: Aliases) -> set[Tensor]:
     """Tensors outside the arena: what load time computes for others, and what a call returns."""
     if part.called:
         return {aliases.places[tensor].root for tensor in part.graph.outputs}

@@ -90,7 +90,7 @@ def compare(
 
 def run_onnxruntime(
     model: LoadedModel,
-    feeds: Mapping[str, Array],
+    inputs: Mapping[str, Array],
     outputs: Sequence[str],
     *,
     optimise: bool = False,
@@ -115,7 +115,7 @@ def run_onnxruntime(
         )
         known = {input_.name for input_ in session.get_inputs()}
         arrays: list[Array] = session.run(
-            list(outputs), {name: array for name, array in feeds.items() if name in known}
+            list(outputs), {name: array for name, array in inputs.items() if name in known}
         )
     except Exception as error:
         raise ResourceError(f"onnxruntime cannot run the model: {error}") from error
@@ -170,10 +170,10 @@ def verify_file(
     bound = bound_values(loaded, request.bind)
     rows: list[Comparison] = []
     for chosen, label in _chosen(executable, program, inputs):
-        results, feeds = _run_popc(chosen, inputs)
-        _require_all_inputs(loaded, {*bound, *feeds})
+        results, given = _run_popc(chosen, inputs)
+        _require_all_inputs(loaded, {*bound, *given})
         names = [name for name in results if name in loaded.tensor_names()]
-        reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **feeds}, names)
+        reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **given}, names)
         for name, array in zip(names, reference, strict=True):
             node = loaded.producer_of(name)
             row = compare(name, results[name], array, rtol=rtol, atol=atol, node=node)
@@ -214,5 +214,5 @@ def _run_popc(
 
     given = gather_inputs(inputs, executable)[0]
     missing: list[TensorSpec] = [spec for spec in executable.inputs if spec.name not in given]
-    feeds = {**given, **{spec.name: random_array(spec, 0) for spec in missing}}
-    return executable.run(feeds), feeds
+    arrays = {**given, **{spec.name: random_array(spec, 0) for spec in missing}}
+    return executable.run(arrays), arrays

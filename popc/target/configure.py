@@ -12,7 +12,7 @@ from popc_runtime.errors import OptionError
 
 __all__ = ["configure_target"]
 
-_FEWEST_IO_TILES: Final = 32
+_FEWEST_IO_TILES: Final = 32  # PopART's bound for numIOTiles
 
 
 def configure_target(

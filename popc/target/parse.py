@@ -26,6 +26,7 @@ _PARTS: Final[dict[str, type]] = {
     "links": Links,
     "host": Host,
 }
+# Bounds for a file's numbers, far above any machine, so that what is computed stays finite.
 _MAX_TILES: Final = 1 << 20
 _MAX: Final = 1 << 50
 # Fields that may be zero; all others must be positive.

@@ -94,8 +94,8 @@ class Evaluation:
             self.executable.state.write(known)
         sums: dict[str, list[float]] = {name: [] for name in self._numbers}
         hits: list[Array] = []
-        for step, feeds in enumerate(self._batches.steps()):
-            results = self.executable.run(feeds)
+        for step, batch in enumerate(self._batches.steps()):
+            results = self.executable.run(batch)
             for name, values in sums.items():
                 values.append(float(np.mean(self._floats(results, name), dtype=np.float64)))
             if self._accuracy is not None:

@@ -24,7 +24,7 @@ __all__ = ["StateSource", "export_onnx", "load_weights"]
 StateSource: TypeAlias = "Executable | str | os.PathLike[str]"
 
 _MODEL_BLOB = "model"
-_LISTED = 12
+_LISTED = 12  # problems that an error tells
 
 
 def export_onnx(

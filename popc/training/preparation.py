@@ -31,13 +31,13 @@ def rewrite_before_training(
     for variable, value in model.updates:
         graph.add_output(variable.name, value)
     rewrite(graph)
-    kept = graph.outputs[outputs:]
+    tensors = graph.outputs[outputs:]
     del graph.outputs[outputs:], graph.output_names[outputs:]
     variables = [variable for variable, _ in model.updates]
     return replace(
         model,
-        values=_named(names, kept),
-        updates=tuple(zip(variables, kept[len(names) :], strict=True)),
+        values=_named(names, tensors),
+        updates=tuple(zip(variables, tensors[len(names) :], strict=True)),
     )
 
 
@@ -55,11 +55,11 @@ def rewrite_with_loss(
     for tensor in (loss, *anchored.values(), *updates):
         graph.add_output(tensor.name, tensor)
     rewrite(graph, frozenset(anchored.values()))
-    loss, *kept = graph.outputs[outputs:]
+    loss, *tensors = graph.outputs[outputs:]
     del graph.outputs[outputs:], graph.output_names[outputs:]
     variables = [variable for variable, _ in model.updates]
-    updated = zip(variables, kept[len(anchored) :], strict=True)
-    named = dict(zip(anchored, kept, strict=False))
+    updated = zip(variables, tensors[len(anchored) :], strict=True)
+    named = dict(zip(anchored, tensors, strict=False))
     return replace(model, updates=tuple(updated)), loss, named
 
 

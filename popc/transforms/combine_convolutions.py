@@ -18,7 +18,7 @@ from popc.transforms.context import PassContext
 
 __all__ = ["CombineConvolutions"]
 
-_BIAS, _RESIDUAL = 2, 3
+_BIAS, _RESIDUAL = 2, 3  # numbers of operands
 _CHANNELS: Final = 1  # the axis of results
 
 

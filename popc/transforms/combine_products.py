@@ -22,7 +22,7 @@ from popc.transforms.context import PassContext
 __all__ = ["CombineProducts"]
 
 _SMALL: Final = 1 << 14  # bytes of all operands of a product that is worth stacking with others
-_BIAS, _RESIDUAL = 2, 3
+_BIAS, _RESIDUAL = 2, 3  # numbers of operands
 
 
 @dataclass(frozen=True)

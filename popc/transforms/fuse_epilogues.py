@@ -16,7 +16,7 @@ __all__ = ["FuseEpilogues"]
 
 _PRODUCERS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _WITH_RESIDUAL: Final = ("Conv", "Gemm", "MatMul")
-_BIAS, _RESIDUAL = 2, 3
+_BIAS, _RESIDUAL = 2, 3  # numbers of operands
 
 
 @dataclass(frozen=True)

@@ -135,11 +135,11 @@ def _rivalries(graph: Graph, aliases: Aliases, sequencer: Sequencer) -> Iterator
 
 def _overwritten(op: Op, aliases: Aliases) -> Iterable[tuple[Tensor, float]]:
     """The tensors that ``op`` could overwrite, with the user's priorities."""
-    wishes = dict(op.settings.inplace)
+    priorities = dict(op.settings.inplace)
     for index in overwritable(op):
         operand = op.optional(index)
         if operand is None or operand.type != op.output.type or not operand.type.nbytes:
             continue
         place = aliases.places[operand]
         if place.is_whole(operand):
-            yield place.root, wishes.get(index, 0.0)
+            yield place.root, priorities.get(index, 0.0)

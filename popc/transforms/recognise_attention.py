@@ -17,6 +17,8 @@ from popc_runtime.format import DType
 
 __all__ = ["RecogniseAttention"]
 
+# Permutations: of a matrix for each head, and between [batch, length, heads, width] and
+# [batch, heads, length, width].
 _SWAP_LAST = (0, 1, 3, 2)
 _HEADS_LAST = (0, 2, 1, 3)
 _DTYPES = (DType.FLOAT32, DType.FLOAT64)

@@ -165,7 +165,7 @@ class _Repetition:
     def run(self) -> PassOutcome:
         """Do it; what has been changed."""
         before = _kept_bytes(self.graph)
-        turns, late = self._turns(), self._late()
+        in_order, late = self._readers_in_order(), self._late()
         clones = [self._clone(op) for op in self.order if op in self.needed]
         for op in self.readers:
             for index, tensor in enumerate(op.inputs):
@@ -173,7 +173,7 @@ class _Repetition:
                     self.graph.set_input(op, index, self.repeated[tensor])
         for op in self.needed:
             op.settings = replace(op.settings, recompute=Recompute.RECOMPUTE)
-        self._waits = list(self._find_waits(clones, turns, late))
+        self._waits = list(self._find_waits(clones, in_order, late))
         after = _kept_bytes(self.graph)
         counts = {"ops recomputed": len(clones), "bytes kept": after, "bytes saved": before - after}
         return PassOutcome(len(clones), counts)
@@ -196,8 +196,8 @@ class _Repetition:
     # Without an order a repetition could run as soon as its operands are there, which is when the
     # op itself runs, and what it gives would be kept as what the op gives would have been.
 
-    def _turns(self) -> list[Op]:
-        """The work of the backward pass on results of the forward pass, in the order of turns.
+    def _readers_in_order(self) -> list[Op]:
+        """The work of the backward pass on results of the forward pass, in the order it should run.
 
         It goes through the forward pass from its end to its beginning: what is used there for the
         last time near the end is read first.
@@ -206,15 +206,15 @@ class _Repetition:
         last_use: dict[Tensor, int] = {}
         for index, op in enumerate(forward):
             last_use.update(dict.fromkeys([*op.present_inputs, *op.outputs], index))
-        turns: dict[Op, int] = {}
+        ranks: dict[Op, int] = {}
         for op in self.readers:
             results = [tensor for tensor in op.present_inputs if tensor.producer is not None]
-            earlier = [turns[result.producer] for result in results if result.producer in turns]
+            earlier = [ranks[result.producer] for result in results if result.producer in ranks]
             uses = [len(forward) - last_use[result] for result in results if result in last_use]
             if earlier or uses:
-                turns[op] = max([*earlier, *uses])
-        # No op has an earlier turn than what it reads, and sorting is stable.
-        return sorted(turns, key=turns.__getitem__)
+                ranks[op] = max([*earlier, *uses])
+        # No op has a lower rank than what it reads, and sorting is stable.
+        return sorted(ranks, key=ranks.__getitem__)
 
     def _late(self) -> set[Op]:
         """The ops of the backward pass that cannot run before the end of the forward pass.
@@ -236,17 +236,17 @@ class _Repetition:
             sequencer.wish(first, second)
 
     def _find_waits(
-        self, clones: Sequence[Op], turns: Sequence[Op], late: Collection[Op]
+        self, clones: Sequence[Op], in_order: Sequence[Op], late: Collection[Op]
     ) -> Iterator[tuple[Op, Op]]:
-        """Each repetition, behind the op whose turn is before that of the first reader.
+        """Each repetition, behind the op that comes before the first reader.
 
-        What is needed at the first turn waits for the end of the forward pass.
+        What the first of all needs waits for the end of the forward pass.
         """
-        place = {op: index for index, op in enumerate(turns)}
+        place = {op: index for index, op in enumerate(in_order)}
         ends = [op for op in self.order if op.outputs and _is_forward(op) and not _leads_on(op)]
         before: list[Sequence[Op]] = []
         waits: Sequence[Op] = ends
-        for op in turns:
+        for op in in_order:
             before.append(waits)
             waits = [op] if op in late else waits
         for op in reversed(clones):

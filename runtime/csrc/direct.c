@@ -277,7 +277,7 @@ static PyObject *run_on_arrays(
 // run(inputs, out): the results by name; None if nothing has run, because what is given is not exactly
 // what the program takes.
 static PyObject *direct_run(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    enum { FEW = 16 };
+    enum { FEW = 16 };  // buffers that need no allocation
     const DirectObject *direct = (DirectObject *)self;
     if (count != 2) {
         PyErr_SetString(PyExc_TypeError, "run takes inputs and out");

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MAX_THREADS 64
+#define MAX_THREADS 64  // a guess: few kernels make chunks for more
 
 // Does chunk number `chunk`; `thread` is 0 for the caller, and differs between those that run at
 // the same time.

@@ -28,7 +28,7 @@ static uint32_t kept_registers(Leaf first) {
     return low;
 }
 
-enum { YMM = 0x06, ZMM = 0xe6 };
+enum { YMM = 0x06, ZMM = 0xe6 };  // bits of XCR0: SSE and AVX; and those of AVX-512
 
 static unsigned ask(void) {
     if (__get_cpuid_max(0, NULL) < 7) return 0;

@@ -6,7 +6,7 @@
 
 #include "watch.h"
 
-enum { CALLBACK = -1, REPEAT = -2, IF = -3 };
+enum { CALLBACK = -1, REPEAT = -2, IF = -3 };  // as in native/program.py
 
 // Nodes of a body follow their parent; `end` is the node after the last one inside.
 typedef struct {

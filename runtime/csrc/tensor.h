@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MAX_RANK 8
+#define MAX_RANK 8  // instructions on tensors of more are left to numpy
 
 // The order is that of _DTYPES in popc_runtime/native/record.py.
 typedef enum { F32, F64, F16, BF16, I8, U8, I16, U16, I32, U32, I64, U64, BOOL } DType;

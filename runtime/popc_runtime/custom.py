@@ -179,7 +179,7 @@ def operator_named(identifier: str) -> CustomOperator:
 
 
 def require_operators(identifiers: Iterable[str]) -> None:
-    """Look whether all operators of a program are known.
+    """Check that all operators of a program are registered.
 
     Raises:
         UnregisteredOperatorError: lists those that are not.

@@ -197,11 +197,11 @@ class Executable(Runnable):
         given = inputs_by_name(inputs, named)
         if self._dispatch is not None:
             return self._dispatch.run(given, out or {}, cast, timeout)
-        feeds = self._check_inputs(given, cast)
+        checked = self._check_inputs(given, cast)
         targets = check_targets(out or {}, self.outputs)
         collected: dict[str, list[Array]] = {name: [] for name in self._results}
         takers = {name: samples.append for name, samples in collected.items()}
-        self.run_connected(feeds, takers, timeout)
+        self.run_connected(checked, takers, timeout)
         results = {
             spec.name: joined_samples(
                 spec,
@@ -248,10 +248,10 @@ class Executable(Runnable):
         given = inputs_by_name(inputs, named)
         if self._dispatch is not None:
             return self._dispatch.run_buffers(given, timeout)
-        feeds = check_buffers(given, self.inputs, self._streams, self._synthetic)
+        buffers = check_buffers(given, self.inputs, self._streams, self._synthetic)
         collected = {name: bytearray() for name in self._results}
         self._step(
-            {name: iter(samples) for name, samples in feeds.items()},
+            {name: iter(samples) for name, samples in buffers.items()},
             {name: samples.extend for name, samples in collected.items()},
             timeout,
         )
@@ -290,10 +290,10 @@ class Executable(Runnable):
         """Run once and tell how long each instruction took."""
         if self._dispatch is not None:
             return list(self._dispatch.required(inputs).profile(inputs))
-        feeds = self._check_inputs(inputs, "no")
+        checked = self._check_inputs(inputs, "no")
         with self._run_lock.turn(counts=False):
             try:
-                self._connect(feeds, {})
+                self._connect(checked, {})
                 return self._engine.profile(self.name)
             finally:
                 self._disconnect()

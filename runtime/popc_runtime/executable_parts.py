@@ -134,7 +134,13 @@ def chosen_counters(
 def chosen_checks(
     manifest: Manifest, *, given: bool | Iterable[str] | None
 ) -> tuple[FloatCheck, ...]:
-    """``None`` chooses what the archive says, ``True`` the same but at least one."""
+    """The floating-point checks to make: of ``None``, those of the archive.
+
+    ``True`` stands for the same or, if the archive has none, for all; ``False`` for none.
+
+    Raises:
+        UsageError: there is no such check.
+    """
     if given is None:
         return manifest.floating_point_checks
     if isinstance(given, bool):

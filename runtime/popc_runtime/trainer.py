@@ -236,10 +236,10 @@ class Trainer:
     def _epoch(self) -> EpochRecord:
         start = perf_counter()
         order = np.random.default_rng([self._seed, self._epochs]) if self._shuffle else None
-        for feeds in self.batches.steps(order, skip=len(self._losses)):
+        for batch in self.batches.steps(order, skip=len(self._losses)):
             with uninterrupted():
                 self.within_step = True
-                loss = self._step(feeds)
+                loss = self._step(batch)
                 self._losses.append(loss)
                 self.within_step = False
             if self._on_step is not None:
@@ -264,10 +264,10 @@ class Trainer:
                 "weights only (state.load_checkpoint)",
             )
 
-    def _step(self, feeds: Mapping[str, Any]) -> float:
+    def _step(self, batch: Mapping[str, Any]) -> float:
         where = f"step {len(self._losses) + 1} of epoch {self._epochs + 1}"
         try:
-            results = self._program.run(feeds)
+            results = self._program.run(batch)
         except DeviceError as error:
             error.details = (*error.details, f"in {where}")
             raise

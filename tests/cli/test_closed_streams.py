@@ -31,10 +31,15 @@ def test_work_is_done(stream: str, tmp_path: Path) -> None:
     done = _without(stream, "compile", str(tmp_path / "m.onnx"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "m.popx").exists()
-    assert _without(stream, "compile", str(tmp_path / "m.onnx")).returncode == 7
     ran = _without(stream, "run", str(tmp_path / "m.popx"), "-i", "x=random:0", "-o", str(tmp_path))
     assert ran.returncode == 0, ran.stderr
     assert np.load(tmp_path / "y.npy").shape == (2, 3)
+
+
+def test_errors_have_their_exit_codes(tmp_path: Path) -> None:
+    onnx.save(affine(), tmp_path / "m.onnx")
+    (tmp_path / "m.popx").touch()
+    assert _without("<&- >&- 2>&-", "compile", str(tmp_path / "m.onnx")).returncode == 7
 
 
 @pytest.mark.parametrize(

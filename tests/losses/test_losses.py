@@ -283,7 +283,7 @@ def test_parse() -> None:
             "zero_infinity": True,
         }
     )
-    assert spec.feeds == ("t", "a", "b")
+    assert spec.fed_tensors == ("t", "a", "b")
     assert spec.label_dtype is DType.UINT32
     assert spec.zero_infinity
 

@@ -13,9 +13,9 @@ from popc_runtime.format import Array
 from popc_runtime.native import Library, find_library
 from tests.native.bindings import numpy_results
 from tests.native.convolutions import convolution
+from tests.native.families.test_optimizer import STEPS
 from tests.native.gradients import GRADIENTS
 from tests.native.test_kernels import _compare, _numbers
-from tests.native.test_steps import STEPS
 
 
 def _library() -> Library:

@@ -11,9 +11,9 @@ import pytest
 from popc_runtime.format import Array, DType
 from popc_runtime.native import Library
 from tests.native.bindings import numpy_results, steady_results
+from tests.native.families.test_optimizer import STEPS
 from tests.native.test_gradients import SLOPES
 from tests.native.test_halves import DIGITS, numbers_of, stored
-from tests.native.test_steps import STEPS
 
 _POOL: Final = {"kernel_shape": (2, 2), "strides": (2, 2)}
 _NORM: Final = {"axis": 1, "epsilon": 1e-3}

@@ -14,20 +14,20 @@ from popc_runtime.format import Array
 from popc_runtime.native import Library, native_opcodes
 from tests.native.bindings import numpy_results, steady_results, translated_results
 from tests.native.convolutions import convolution
+from tests.native.families.test_dynamic import DYNAMIC
+from tests.native.families.test_elementwise import ARITHMETIC
+from tests.native.families.test_elementwise_types import TYPED
+from tests.native.families.test_fused import FUSED
+from tests.native.families.test_integer import QUANTIZED
+from tests.native.families.test_movement import MOVED
+from tests.native.families.test_pool import POOLED
+from tests.native.families.test_random import DRAWN
+from tests.native.families.test_regions import SAMPLED
 from tests.native.gradients import GRADIENTS
 from tests.native.placed import PLACED
 from tests.native.test_analysis import ANALYSED
-from tests.native.test_arithmetic import ARITHMETIC
 from tests.native.test_channels import CHANNELLED
-from tests.native.test_dynamic import DYNAMIC
-from tests.native.test_fused import FUSED
 from tests.native.test_layers import LAYERS
-from tests.native.test_moves import MOVED
-from tests.native.test_pools import POOLED
-from tests.native.test_quantized import QUANTIZED
-from tests.native.test_randoms import DRAWN
-from tests.native.test_sampling import SAMPLED
-from tests.native.test_types import TYPED
 
 _UNARY: dict[str, dict[str, Any]] = {
     "Abs": {},

@@ -13,15 +13,6 @@ import pytest
 _ROOT: Final = Path(__file__).parents[2]
 _PACKAGES: Final = {"popc": _ROOT, "popc_runtime": _ROOT / "runtime"}
 
-# Imports that are left out, each with the reason why its circle is there.
-_ALLOWED: Final = {
-    # A rule gets a node, and has the importer that made the node import the bodies that it holds.
-    ("popc.frontend.node", "popc.frontend.importer"),
-    ("popc.frontend.updates", "popc.frontend.importer"),
-    # What the cache finds needs no compiler, which is handed the cache when something is missing.
-    ("popc.caching.programs", "popc.caching.compiling"),
-}
-
 
 def _modules(package: str) -> dict[str, Path]:
     """The modules of a package, and the native one, of which there is a stub."""
@@ -48,17 +39,10 @@ def _imports(file: Path, modules: Mapping[str, Path]) -> Iterator[str]:
 def test_no_modules_import_each_other(package: str) -> None:
     modules = _modules(package)
     graph = {
-        name: {
-            other
-            for other in _imports(file, modules)
-            if other in modules and other != name and (name, other) not in _ALLOWED
-        }
+        name: {other for other in _imports(file, modules) if other in modules and other != name}
         for name, file in modules.items()
     }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"a circle: {' <- '.join(error.args[1])}")
-    assert all(
-        name in modules for pair in _ALLOWED if pair[0].startswith(f"{package}.") for name in pair
-    )

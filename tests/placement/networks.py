@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 import popc
 import popc_runtime
 from popc_runtime.format import Array
+from tests.support.remembered import remembered
 
 __all__ = [
     "ADAM",
@@ -22,6 +23,7 @@ __all__ = [
     "assert_equal",
     "layered",
     "on_chips",
+    "plain_program",
     "run_program",
 ]
 
@@ -149,3 +151,6 @@ def assert_equal(results: Results, expected: Results) -> None:
     assert results[1].keys() == expected[1].keys()
     for name, value in expected[1].items():
         np.testing.assert_array_equal(results[1][name], value, err_msg=name)
+
+
+plain_program = remembered(run_program)  # what other programs are compared with

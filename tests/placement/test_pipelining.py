@@ -17,6 +17,7 @@ from tests.placement.networks import (
     assert_equal,
     layered,
     on_chips,
+    plain_program,
     run_program,
 )
 from tests.training.deep import DEEP, TRAIN, compiled
@@ -29,13 +30,13 @@ _SCHEDULES = ("grouped", "interleaved", "sequential")
 @pytest.mark.parametrize("train", [SGD, CLIPPED, ADAM], ids=["sgd", "clipped", "adam"])
 def test_training(train: dict[str, Any], chips: int, schedule: str, tmp_path: Path) -> None:
     model = on_chips(4, chips)
-    plain = run_program(tmp_path, model, train, accumulation_factor=8)
+    plain = plain_program(tmp_path, model, train, accumulation_factor=8)
     placed: dict[str, Any] = {
         "accumulation_factor": 8,
         "virtual_graph_mode": "manual",
         "num_ipus": chips,
     }
-    assert_equal(run_program(tmp_path, model, train, **placed), plain)
+    assert_equal(plain_program(tmp_path, model, train, **placed), plain)
     pipelined = run_program(
         tmp_path, model, train, **placed, enable_pipelining=True, pipeline_schedule=schedule
     )
@@ -73,7 +74,7 @@ def test_training(train: dict[str, Any], chips: int, schedule: str, tmp_path: Pa
 def test_training_with_other_options(more: dict[str, Any], tmp_path: Path) -> None:
     model = on_chips(4, 2, skips=True)
     plain_options = {key: value for key, value in more.items() if "outer_fragment" not in key}
-    plain = run_program(tmp_path, model, SGD, accumulation_factor=4, **plain_options)
+    plain = plain_program(tmp_path, model, SGD, accumulation_factor=4, **plain_options)
     options: dict[str, Any] = {
         "accumulation_factor": 4,
         "virtual_graph_mode": "manual",
@@ -96,7 +97,7 @@ def test_training_with_other_options(more: dict[str, Any], tmp_path: Path) -> No
 def test_stages_are_not_chips(stages: list[tuple[int, int]], tmp_path: Path) -> None:
     """What would be fused into one op, and rounded once, is not if it is of two stages."""
     model = layered([*stages], skips=True, tied=True)
-    plain = run_program(tmp_path, model, SGD, accumulation_factor=9)
+    plain = plain_program(tmp_path, model, SGD, accumulation_factor=9)
     options: dict[str, Any] = {
         "virtual_graph_mode": "manual",
         "num_ipus": 4,
@@ -118,7 +119,7 @@ def test_stages_are_not_chips(stages: list[tuple[int, int]], tmp_path: Path) -> 
 def test_inference(schedule: str, anchor: str, tmp_path: Path) -> None:
     model = on_chips(6, 3, skips=True)
     common: dict[str, Any] = {"batches_per_step": 5, "default_anchor": anchor}
-    plain = run_program(tmp_path, model, **common)
+    plain = plain_program(tmp_path, model, **common)
     options: dict[str, Any] = {
         "virtual_graph_mode": "manual",
         "num_ipus": 4,
@@ -137,7 +138,7 @@ def test_deep_networks(name: str, recomputation: str, tmp_path: Path) -> None:
         "virtual_graph_mode": "auto",
         "num_ipus": 2,
     }
-    plain = run_program(tmp_path, DEEP[name](), TRAIN, **options)
+    plain = plain_program(tmp_path, DEEP[name](), TRAIN, **options)
     pipelined = run_program(
         tmp_path,
         DEEP[name](),
@@ -157,7 +158,7 @@ def test_random_numbers_do_not_depend_on_stages(schedule: str, tmp_path: Path) -
         "virtual_graph_mode": "manual",
         "num_ipus": 4,
     }
-    plain = run_program(tmp_path, layered([(0, None)] * 3, dropout=True), SGD, **options)
+    plain = plain_program(tmp_path, layered([(0, None)] * 3, dropout=True), SGD, **options)
     model = layered([(0, 0), (1, 1), (2, 2)], dropout=True)
     options |= {"enable_pipelining": True, "pipeline_schedule": schedule}
     assert_equal(run_program(tmp_path, model, SGD, **options), plain)
@@ -207,7 +208,7 @@ def test_stashes_have_popart_s_size() -> None:
 def test_inference_computes_once_more_what_is_not_stashed(tmp_path: Path) -> None:
     model = layered([(0, 0), (1, 1), (0, 2), (1, 3)], skips=True)
     common: dict[str, Any] = {"batches_per_step": 5, "virtual_graph_mode": "manual", "num_ipus": 2}
-    plain = run_program(tmp_path, model, **common)
+    plain = plain_program(tmp_path, model, **common)
     options: dict[str, Any] = {
         **common,
         "enable_pipelining": True,

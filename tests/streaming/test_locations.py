@@ -19,6 +19,7 @@ from tests.streaming.networks import (
     OFF,
     SHARDED,
     assert_same,
+    plain_run,
     run,
     training,
 )
@@ -49,7 +50,7 @@ _PROGRAMS: Final[dict[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("model", ["transformer"])
 def test_training_stays_the_same(model: str, optimizer: str, program: str, tmp_path: Path) -> None:
     train, options = training(**_OPTIMIZERS[optimizer]), _PROGRAMS[program]
-    plain = run(model, tmp_path, train, **options)
+    plain = plain_run(model, tmp_path, train, **options)
     away = run(model, tmp_path, train, **options, **EVERYTHING)
     assert_same(away, plain)
     assert away.memory["remote_bytes"] > 0
@@ -60,7 +61,7 @@ def test_training_stays_the_same(model: str, optimizer: str, program: str, tmp_p
 def test_each_kind_by_itself(place: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"accumulation_factor": 2}
     train = training(type="adam")
-    plain = run("transformer", tmp_path, train, **options)
+    plain = plain_run("transformer", tmp_path, train, **options)
     away = run("transformer", tmp_path, train, **options, **_PLACES[place])
     assert_same(away, plain)
     assert 0 == plain.memory["remote_bytes"] < away.memory["remote_bytes"]
@@ -81,14 +82,14 @@ def test_each_kind_by_itself(place: str, tmp_path: Path) -> None:
 )
 def test_together_with_other_options(other: dict[str, Any], tmp_path: Path) -> None:
     train = training(momentum=0.9)
-    plain = run("cnn", tmp_path, train, **other)
+    plain = plain_run("cnn", tmp_path, train, **other)
     assert_same(run("cnn", tmp_path, train, **other, **EVERYTHING), plain)
 
 
 @pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize("model", ["cnn", "transformer"])
 def test_weights_of_inference(model: str, batches: int, tmp_path: Path) -> None:
-    plain = run(model, tmp_path, batches_per_step=batches)
+    plain = plain_run(model, tmp_path, batches_per_step=batches)
     away = run(model, tmp_path, batches_per_step=batches, weight_tensor_location=OFF)
     assert_same(away, plain)
     kept = run(
@@ -109,7 +110,7 @@ def test_weights_of_inference(model: str, batches: int, tmp_path: Path) -> None:
 def test_divided_weights(optimizer: str, storage: str, replicas: int, tmp_path: Path) -> None:
     options: dict[str, Any] = {"replicated_graph_count": replicas, "accumulation_factor": 2}
     train = training(**_OPTIMIZERS[optimizer])
-    plain = run("transformer", tmp_path, train, **options)
+    plain = plain_run("transformer", tmp_path, train, **options)
     location = {**SHARDED, "storage": storage}
     divided = run("transformer", tmp_path, train, **options, weight_tensor_location=location)
     assert_same(divided, plain)
@@ -125,7 +126,7 @@ def test_smaller_tensors_stay(tmp_path: Path) -> None:
 
 def test_single_tensors(tmp_path: Path) -> None:
     train = training(type="adam")
-    plain = run("mlp", tmp_path, train)
+    plain = plain_run("mlp", tmp_path, train)
     override = {"Accl*___fc1.weight": "off_chip", "fc1.weight": OFF}
     some = run("mlp", tmp_path, train, tensor_location_override=override)
     assert_same(some, plain)
@@ -203,7 +204,7 @@ def test_options_of_popart() -> None:
 @pytest.mark.parametrize("value", ["off_chip", {"storage": "off_chip"}])
 def test_annotated_results(value: Any, tmp_path: Path) -> None:
     train = training()
-    plain = run("mlp", tmp_path, train)
+    plain = plain_run("mlp", tmp_path, train)
     rules = [{"op_type": "Relu", "output_tensor_location": value}]
     some = run("mlp", tmp_path, train, annotate=rules)
     assert_same(some, plain)
@@ -227,7 +228,7 @@ def test_attributes_of_popart() -> None:
 
 def test_io_tiles_move_tensors(tmp_path: Path) -> None:
     train, options = training(), {"num_io_tiles": 64}
-    plain = run("mlp", tmp_path, train, **options)
+    plain = plain_run("mlp", tmp_path, train, **options)
     location = {**OFF, "load_tile_set": "io", "storage_tile_set": "io"}
     moved = run("mlp", tmp_path, train, **options, weight_tensor_location=location)
     assert_same(moved, plain)

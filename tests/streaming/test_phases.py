@@ -18,6 +18,7 @@ from tests.streaming.networks import (
     OFF,
     SHARDED,
     assert_same,
+    plain_run,
     run,
     training,
     transfers,
@@ -72,7 +73,7 @@ def _phased(graph: Graph) -> Iterator[tuple[Graph, Op, int]]:
 )
 def test_training_stays_the_same(kind: str, program: str, tmp_path: Path) -> None:
     train = training(momentum=0.9)
-    plain = run("transformer", tmp_path, train, **_PROGRAMS[program])
+    plain = plain_run("transformer", tmp_path, train, **_PROGRAMS[program])
     phased = {**_PROGRAMS[program], **_KINDS[kind]}
     assert_same(run("transformer", tmp_path, train, **phased), plain)
     away = run("transformer", tmp_path, train, **phased, **EVERYTHING)
@@ -82,7 +83,7 @@ def test_training_stays_the_same(kind: str, program: str, tmp_path: Path) -> Non
 
 def test_divided_weights(tmp_path: Path) -> None:
     train, options = training(type="adam"), {"replicated_graph_count": 2}
-    plain = run("mlp", tmp_path, train, **options)
+    plain = plain_run("mlp", tmp_path, train, **options)
     location = {**SHARDED, **OFF}
     divided = run("mlp", tmp_path, train, **options, **_ONE, weight_tensor_location=location)
     assert_same(divided, plain)
@@ -90,7 +91,7 @@ def test_divided_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["ping-pong", "single"])
 def test_inference(kind: str, tmp_path: Path) -> None:
-    plain = run("transformer", tmp_path)
+    plain = plain_run("transformer", tmp_path)
     assert_same(run("transformer", tmp_path, **_KINDS[kind]), plain)
     away = run("transformer", tmp_path, **_KINDS[kind], weight_tensor_location=OFF)
     assert_same(away, plain)

@@ -17,6 +17,7 @@ from tests.training.many_weights import many_weights, many_weights_program, stat
 _ELEMENTWISE: Final = [
     case for case, (settings, _) in CASES.items() if not settings["type"].startswith("lamb")
 ]
+_LOOPED: Final = ("sgd1-velocity-scaling", "adam", "centered_rmsprop-tf")
 _WAYS: Final[dict[str, dict[str, Any]]] = {
     "all": {},
     "auto_tight": {"merge_var_update_mem_threshold": 200},
@@ -35,8 +36,15 @@ def _same(found: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
         assert found[name].tobytes() == value.tobytes(), name
 
 
-@pytest.mark.parametrize("loops", _LOOPS, ids=str)
-@pytest.mark.parametrize("case", _ELEMENTWISE)
+def _case(case: str, loops: dict[str, Any]) -> Any:
+    """Loops run the same updates more often: one of each kind of state shows that, all are slow."""
+    is_slow = bool(loops) and case not in _LOOPED
+    return pytest.param(case, loops, marks=[pytest.mark.slow] if is_slow else [])
+
+
+@pytest.mark.parametrize(
+    ("case", "loops"), [_case(case, loops) for case in _ELEMENTWISE for loops in _LOOPS], ids=str
+)
 def test_results_are_the_same(case: str, loops: dict[str, Any], tmp_path: Path) -> None:
     settings = CASES[case][0]
     plain = states_after(many_weights_program(tmp_path, settings, **loops))

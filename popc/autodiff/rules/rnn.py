@@ -11,7 +11,7 @@ from popc_runtime.errors import ModelError
 
 __all__ = ["GRADIENTS"]
 
-_OPERANDS: Final = 8
+_OPERANDS: Final = 8  # X, W, R, B, lengths, initial h, initial c, peepholes
 # Operands that the gradient op reads: X, W, R, lengths, attention of GRU, peepholes.
 _READ: Final = {
     "GRU": (0, 1, 2, 4, 6),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_MAX_ROWS = 15
+_MAX_ROWS = 15  # kinds of ops that are printed; JSON has all of them
 
 
 @click.command("bench")
@@ -108,11 +108,11 @@ def command(
     executable = popc_runtime.load(archive, threads=threads, engine=engine, limits=limits)
     loaded = perf_counter()
     executable = executable.program(program) if program else executable
-    feeds, invented = _feeds(executable, inputs)
-    first = _first_run(executable, feeds, invented)
+    arrays, invented = _gathered(executable, inputs)
+    first = _first_run(executable, arrays, invented)
     for _ in range(warmup):
-        executable.run(feeds)
-    times = sorted(_time_run(executable, feeds) for _ in range(runs))
+        executable.run(arrays)
+    times = sorted(_time_run(executable, arrays) for _ in range(runs))
     memory = executable.manifest.memory
     data: dict[str, Any] = {
         "settings": {"runs": runs, "warmup": warmup, "engine": executable.engine},
@@ -126,7 +126,7 @@ def command(
     }
     text = _table(data)
     if where:
-        rows = _profile(executable, feeds)
+        rows = _profile(executable, arrays)
         data["where"] = [
             {"opcode": row.opcode, "native": row.native, "seconds": row.seconds, "count": row.calls}
             for row in rows
@@ -150,7 +150,7 @@ def _percent(text: str | None, compare: Path | None) -> float | None:
         raise UsageError(f"--fail-over {text}: expected a percentage, as in 5%") from None
 
 
-def _feeds(
+def _gathered(
     executable: Executable, inputs: tuple[str, ...]
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """All inputs, and those among them that nobody gave."""
@@ -163,11 +163,11 @@ def _feeds(
 
 
 def _first_run(
-    executable: Executable, feeds: dict[str, Array], invented: dict[str, Array]
+    executable: Executable, arrays: dict[str, Array], invented: dict[str, Array]
 ) -> float:
     """The time of the run that shows whether random labels, indices and the like will do."""
     try:
-        return _time_run(executable, feeds)
+        return _time_run(executable, arrays)
     except DeviceError as error:
         if not invented:
             raise
@@ -180,9 +180,9 @@ def _first_run(
         ) from error
 
 
-def _time_run(executable: Executable, feeds: dict[str, Array]) -> float:
+def _time_run(executable: Executable, arrays: dict[str, Array]) -> float:
     start = perf_counter()
-    executable.run(feeds)
+    executable.run(arrays)
     return perf_counter() - start
 
 
@@ -216,9 +216,9 @@ class _Row(NamedTuple):
     calls: int
 
 
-def _profile(executable: Executable, feeds: dict[str, Array]) -> list[_Row]:
+def _profile(executable: Executable, arrays: dict[str, Array]) -> list[_Row]:
     """The times of instructions, the most expensive ones first; the best of five runs each."""
-    runs = [executable.profile(feeds) for _ in range(5)]
+    runs = [executable.profile(arrays) for _ in range(5)]
     seconds: dict[tuple[str, bool], float] = defaultdict(float)
     counts: dict[tuple[str, bool], int] = defaultdict(int)
     for steps in zip(*runs, strict=True):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_SHORT = 12
+_SHORT = 12  # hexadecimal digits of a key that are printed; entries are found by them, too
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be removed.")
 
 

@@ -147,14 +147,14 @@ def command(
         timeout=timeout,
     )
     executable = executable.program(program) if program else executable
-    feeds = gather_inputs(inputs, executable, steps)
+    samples = gather_inputs(inputs, executable, steps)
     targets = plan_outputs(results, executable.outputs, force=force)
     if console.json and "-" in targets.values():
         raise UsageError("stdout takes the JSON document or an array, not both")
     if report_path is not None and report_path.exists() and not force:
         raise ResourceError(f"{report_path} exists already", hint="--force replaces it")
     keywords = {"cast": "no" if strict else "safe", "timeout": timeout}
-    arrays = _run_steps(executable, feeds, steps, keywords)
+    arrays = _run_steps(executable, samples, steps, keywords)
     if report_path is not None:
         _write_report(executable, report_path)
     warnings = _non_finite(arrays, strict=strict)
@@ -190,14 +190,14 @@ def _write_report(executable: Executable, path: Path) -> None:
 
 def _run_steps(
     executable: Executable,
-    feeds: Sequence[Mapping[str, Array]],
+    samples: Sequence[Mapping[str, Array]],
     steps: int,
     keywords: Mapping[str, Any],
 ) -> dict[str, Array]:
     """Results by name; of several steps, stacked along a new first axis."""
     import numpy as np
 
-    collected = [executable.run(feed, **keywords) for feed in feeds]
+    collected = [executable.run(sample, **keywords) for sample in samples]
     if steps == 1:
         return collected[0]
     return {

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_SHOWN: Final = 12
+_SHOWN: Final = 12  # rows of the table; JSON has all of them
 _COUNT = click.IntRange(1)
 
 

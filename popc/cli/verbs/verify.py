@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_MAX_ROWS = 20
+_MAX_ROWS = 20  # outputs that are printed; JSON has all of them
 
 
 @click.command("verify")

@@ -32,7 +32,7 @@ __all__ = [
 Lanes = str
 
 _VECTOR: Final = {"half": 4, "float": 2, "int": 2}
-_BASIC_OVERHEAD: Final = 11
+_BASIC_OVERHEAD: Final = 11  # cycles of the supervisor, as poplibs' basicOpSupervisorOverhead
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ from popc.cost.work import Work
 
 __all__ = ["RULES"]
 
+# Cycles of log(exp(a) + exp(b)) of two floats.  A guess from its parts: an exponential (3) and a
+# logarithm (6) by the table of `popc.cost.formulas.elementwise`, and seven or so to compare,
+# subtract, add, load and store.
 _LOG_ADD: Final = 16
 
 

@@ -47,7 +47,7 @@ class PartsContext(StrEnum):
 # The number of a dimension, or that there is none: all parts read the whole.
 Dimension: TypeAlias = "int | Literal['none']"
 
-_LARGEST_AXIS: Final = 7
+_LARGEST_AXIS: Final = 7  # a guess: batches are among the first dimensions
 
 # Schedules in which the transfers of a part overlap with another part.
 OVERLAPPING: Final = (PartsSchedule.OVERLAP_ON_IO, PartsSchedule.OVERLAP_ON_COMPUTE)

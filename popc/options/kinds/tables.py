@@ -47,7 +47,7 @@ class Table(Kind[FrozenTable[T]], Generic[T]):
 
     @property
     def is_table(self) -> bool:
-        """It is."""
+        """True: entries can be set one by one."""
         return True
 
     def parse(self, value: object) -> FrozenTable[T]:
@@ -61,7 +61,7 @@ class Table(Kind[FrozenTable[T]], Generic[T]):
         return table
 
     def is_parsed(self, value: FrozenTable[T]) -> bool:
-        """True if all entries are."""
+        """True if all entries have been parsed."""
         return all(map(self._entries.is_parsed, value.values()))
 
     def plain(self, value: FrozenTable[T]) -> OptionValue:

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ChipState", "Diagnosis", "Holder", "Share", "diagnose"]
 
-_HOLDERS = 10
-_OPS = 8
-_PHASES = 4
+# Entries of a diagnosis: what the fixes need to choose by, and a reader takes in.
+_HOLDERS = 10  # tensors
+_OPS = 8  # kinds of ops
+_PHASES = 4  # with the most temporary memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class ChipState:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A program in short.
+    """The needs of a program, in a few numbers and lists.
 
     Attributes:
         target: Its name.

@@ -30,7 +30,7 @@ _WORTH_PROCESSES: Final = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why, and what to do.
+    """The reasons why a program does or does not fit, and the changes that would help.
 
     Attributes:
         diagnosis: The program as it is.

@@ -95,7 +95,7 @@ OnFinding: TypeAlias = Callable[[int, int], None]
 
 
 def ignore(done: int, total: int) -> None:
-    """Nobody wants to know."""
+    """A listener that ignores what is found."""
     del done, total
 
 

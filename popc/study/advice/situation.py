@@ -61,7 +61,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A row of the table.
+    """A row of the table of fixes: when it may help, and the changes to try.
 
     Attributes:
         name: What a reader calls it.

@@ -139,7 +139,7 @@ class Journal:
             ) from error
 
     def close(self) -> None:
-        """Nothing is added any more."""
+        """Close the file; nothing can be added after that."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -32,7 +32,7 @@ from popc.target import Target
 
 __all__ = ["DEFAULT_BUDGET", "Tuning", "tune_request"]
 
-DEFAULT_BUDGET: Final = 200
+DEFAULT_BUDGET: Final = 200  # programs: a minute for a network that is planned in 0.3 s
 
 _DEFAULTS: Final[Mapping[str, Any]] = {spec.name: spec.default for spec in SCHEMA}
 

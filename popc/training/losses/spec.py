@@ -84,7 +84,7 @@ class LossSpec:
             object.__setattr__(self, "name", self.input if self.type == "identity" else "loss")
 
     @property
-    def feeds(self) -> tuple[str, ...]:
+    def fed_tensors(self) -> tuple[str, ...]:
         """Tensors that become inputs of the model if it does not have them."""
         return tuple(filter(None, (self.label, self.input_lengths, self.label_lengths)))
 

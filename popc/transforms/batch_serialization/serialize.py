@@ -20,7 +20,7 @@ from popc.transforms.context import PassContext
 
 __all__ = ["BatchSerialization"]
 
-_MOST_NAMES: Final = 4
+_MOST_NAMES: Final = 4  # nodes that an error names; of the rest the number is told
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ _PLANNED: Final = frozenset(
         *("AdamUpdater", "LambR1Sq", "LambR2Sq"),
     }
 )
+# PopART's high and low value of an op, which its option outlineThreshold is compared with.
 _PLANNED_VALUE: Final = 1000.0
 _OTHER_VALUE: Final = 0.1
 
@@ -64,7 +65,7 @@ class Program:
         orders: Of every graph, without views and without what runs at load time.
         views: The ops that are views.
         strided: Tensors that are not contiguous, and so cannot be handed over.
-        kept: What ops compute where it is going to be kept.
+        carried: What ops compute where it is going to be kept.
         keys: Those of `key` that are known.
         replaced: Ops that are gone since `renew`, and the calls in their places.
         substitutes: Tensors that are gone since then, and the results of calls in their places.
@@ -73,7 +74,7 @@ class Program:
     orders: dict[Graph, list[Op]]
     views: set[Op]
     strided: frozenset[Tensor]
-    kept: frozenset[Tensor]
+    carried: frozenset[Tensor]
     keys: dict[Op, Hashable] = field(default_factory=dict[Op, Hashable])
     replaced: dict[Op, Op] = field(default_factory=dict[Op, Op])
     substitutes: dict[Tensor, Tensor] = field(default_factory=dict["Tensor", "Tensor"])
@@ -86,7 +87,7 @@ class Program:
             {graph: [op for op in order if op not in left_out] for graph, order in orders.items()},
             set(aliases.views),
             frozenset(t for t, place in aliases.places.items() if place.strides is not None),
-            _find_kept(graph, aliases),
+            _find_carried(graph, aliases),
         )
 
     def renew(self) -> None:
@@ -124,7 +125,7 @@ class Program:
         times of their own.
         """
         if callee_of(op) is not None:
-            return not any(tensor in self.kept for tensor in op.outputs)
+            return not any(tensor in self.carried for tensor in op.outputs)
         spec = OPS.get(op.op_type)
         if spec is None or op.subgraphs or spec.random or spec.side_effect or spec.transfer:
             return False
@@ -132,7 +133,7 @@ class Program:
             return False  # the user wants operands to be overwritten, which a callee may not do
         roots = [self.root(tensor)[0] for tensor in op.present_inputs]
         is_strided = any(root in self.strided for root in roots)
-        return not is_strided and not any(tensor in self.kept for tensor in op.outputs)
+        return not is_strided and not any(tensor in self.carried for tensor in op.outputs)
 
     def _key(self, op: Op) -> Hashable:
         attributes = tuple(
@@ -209,7 +210,7 @@ def _belonging(settings: OpSettings, *, across_phases: bool) -> Hashable:
     return place, settings.part, settings.recompute, settings.bins
 
 
-def _find_kept(graph: Graph, aliases: Aliases) -> frozenset[Tensor]:
+def _find_carried(graph: Graph, aliases: Aliases) -> frozenset[Tensor]:
     """The tensors copied over a variable or a state, or handed over by a branch."""
     graphs = list(graph.walk())
     values = [

@@ -34,7 +34,7 @@ class StreamedValue:
     Attributes:
         tensor: What it is in the graph in question.
         kind: "weight", "optimizer_state", "accumulator" or "activation".
-        kept: What lies in streaming memory; ``None``: it is kept on the chip.
+        remote: What lies in streaming memory; ``None``: it is kept on the chip.
         whole: If replicas hold a part each, the shape of the whole.
         group: Size and stride of the groups of these replicas.
         made_in: The context in which it need not be fetched.
@@ -43,7 +43,7 @@ class StreamedValue:
 
     tensor: Tensor
     kind: str
-    kept: Tensor | None
+    remote: Tensor | None
     whole: tuple[int, ...] | None = None
     group: tuple[int, int] = (1, 1)
     made_in: Context | None = None
@@ -56,7 +56,7 @@ class StreamedValue:
 
     def renamed(self, tensor: Tensor) -> StreamedValue:
         """The same in a graph where it is called ``tensor``."""
-        return replace(self, tensor=tensor, kept=None if self.kept is None else tensor)
+        return replace(self, tensor=tensor, remote=None if self.remote is None else tensor)
 
     def _is_part(self, op: Op) -> bool:
         """True if ``op`` gathers parts as those that replicas hold of this."""
@@ -143,7 +143,7 @@ class StreamedValues:
     # -- making it -------------------------------------------------------------------------------
 
     def _on_chip(self, source: StreamedValue, context: Context, settings: OpSettings) -> Tensor:
-        if source.kept is None:
+        if source.remote is None:
             return source.tensor
         key = (source.tensor, self._contexts.key(source.tensor, context))
         if key not in self._parts:
@@ -151,11 +151,11 @@ class StreamedValues:
             load = build(
                 self.graph,
                 LOAD,
-                [source.kept],
+                [source.remote],
                 settings=replace(settings, origin=origin, tile_set=source.tiles.load),
                 output_names=[f"{source.tensor.name}_loaded"],
             )
-            self.loads.setdefault(source.kept, []).append(load)
+            self.loads.setdefault(source.remote, []).append(load)
             self._note_fetch(load, source)
             self._parts[key] = load.output
         return self._parts[key]
@@ -179,7 +179,7 @@ class StreamedValues:
             return build(self.graph, op_type, [x], attributes, settings=settings).output
 
         rows = emit("ReplicatedAllGather", held, source.attributes)
-        if source.kept is None and rows.producer is not None:
+        if source.remote is None and rows.producer is not None:
             self._note_fetch(rows.producer, source)
         flat = emit("Reshape", rows, {"shape": (rows.type.size,)})
         size = prod(source.whole)
@@ -193,7 +193,7 @@ class StreamedValues:
         assert op is not None, f"{tensor!r} is no view"
         there = context
         if op.op_type == "IpuCopy":
-            if self._sources[base_of(tensor)].kept is not None:  # every chip can fetch
+            if self._sources[base_of(tensor)].remote is not None:  # every chip can fetch
                 shown = self.fetched(op.operand(0), context, settings)
                 self._fetched[tensor, self._contexts.key(base_of(tensor), context)] = shown
                 return

@@ -35,8 +35,8 @@ class StoredTensor:
 
     def source(self, tensor: Tensor) -> StreamedValue:
         """``tensor``, which is it, or another name of it."""
-        kept = tensor if self.off_chip else None
-        return StreamedValue(tensor, self.kind, kept, self.whole, self.group, tiles=self.tiles)
+        remote = tensor if self.off_chip else None
+        return StreamedValue(tensor, self.kind, remote, self.whole, self.group, tiles=self.tiles)
 
 
 class StorageMap:
@@ -45,7 +45,7 @@ class StorageMap:
     def __init__(self, graph: Graph, options: Options) -> None:
         self.graph = graph
         self.options = options
-        self.kept: dict[Tensor, StoredTensor] = {}
+        self.stored: dict[Tensor, StoredTensor] = {}
 
     @property
     def needed(self) -> bool:
@@ -68,7 +68,7 @@ class StorageMap:
             self._settle_variable(variable)
         if not self._trains():
             self._settle_constants()
-        return len(self.kept)
+        return len(self.stored)
 
     def _trains(self) -> bool:
         """True if weights are variables that an optimizer updates; then constants are none."""
@@ -90,7 +90,7 @@ class StorageMap:
             self._divide(variable, group[0])
         if variable.off_chip or whole is not None:
             tiles = self.tiles(location)
-            self.kept[variable] = StoredTensor(
+            self.stored[variable] = StoredTensor(
                 kind, variable.off_chip, whole, group or (1, 1), tiles
             )
 
@@ -124,7 +124,7 @@ class StorageMap:
             for tensor in part.constants:
                 location = self.options.tensor_location("weight", tensor.name)
                 if location.keeps_off_chip(tensor.type.size) and _is_data(tensor):
-                    self.kept[tensor] = StoredTensor(
+                    self.stored[tensor] = StoredTensor(
                         "weight", off_chip=True, tiles=self.tiles(location)
                     )
         for op in load:
@@ -137,7 +137,7 @@ class StorageMap:
         if base_of(tensor).is_constant or not location.keeps_off_chip(tensor.type.size):
             return
         if base_of(tensor) is tensor and any(_reads_on_run(tensor, at_load)):
-            self.kept[tensor] = StoredTensor("weight", off_chip=True, tiles=self.tiles(location))
+            self.stored[tensor] = StoredTensor("weight", off_chip=True, tiles=self.tiles(location))
 
     # -- activations and sums --------------------------------------------------------------------
 

@@ -92,11 +92,11 @@ class _Visit:
 
     def _store_last(self, sequencer: Sequencer) -> None:
         """Write what is kept only when all have fetched it."""
-        for kept, loads in self._sources.loads.items():
+        for remote, loads in self._sources.loads.items():
             for load in loads:
                 self._transfers.count(LOAD)
                 for target, store in self._stored:
-                    if target is kept:
+                    if target is remote:
                         sequencer.require(load, store)
 
     def _put_off(self, sequencer: Sequencer) -> None:
@@ -154,12 +154,12 @@ class _Visit:
         """The sources that the graph itself holds: variables, constants, results of load time."""
         found: list[StreamedValue] = []
         for tensor in [
-            value for value in self._graph.tensors.values() if value in self._storage.kept
+            value for value in self._graph.tensors.values() if value in self._storage.stored
         ]:
-            source = self._storage.kept[tensor].source(tensor)
+            source = self._storage.stored[tensor].source(tensor)
             if tensor.producer is not None:
                 store = self._store(tensor, OpSettings(), COMPUTE, at_load=1)
-                source = replace(source, kept=store.output)
+                source = replace(source, remote=store.output)
             found.append(source)
         return found
 
@@ -177,8 +177,8 @@ class _Visit:
                 if location is None or not self._contexts.is_read_later(tensor, made_in):
                     continue
                 tiles = self._storage.tiles(location)
-                kept = self._store(tensor, op.settings, tiles).output
-                source = StreamedValue(tensor, "activation", kept, made_in=made_in, tiles=tiles)
+                remote = self._store(tensor, op.settings, tiles).output
+                source = StreamedValue(tensor, "activation", remote, made_in=made_in, tiles=tiles)
                 self._sources.add(source)
 
     def _keep_sums(self, op: Op) -> list[StreamedValue]:
@@ -246,8 +246,8 @@ class _Visit:
             if source is None or not self._goes_inside(op, index):
                 continue
             entered.add(index)
-            if source.kept is not None:
-                self._graph.set_input(op, index, source.kept)
+            if source.remote is not None:
+                self._graph.set_input(op, index, source.remote)
             for subgraph, name in zip(given, captured_as(op, index), strict=True):
                 name.type = source.tensor.type  # of a copy: that of a whole so far
                 given[subgraph].append(source.renamed(name))
@@ -261,7 +261,7 @@ class _Visit:
         source = self._sources.find(operand)
         if source is None and is_main_loop(op):
             source = self._sources.find(copied_from(operand))
-            return None if source is None or source.kept is None else source
+            return None if source is None or source.remote is None else source
         return source
 
     def _goes_inside(self, op: Op, index: int) -> bool:
@@ -275,9 +275,9 @@ class _Visit:
         value = op.operand(1)
         if source.whole is not None:
             value = source.own_part(self._graph, value, _plain(op.settings))
-        if source.kept is not None:
+        if source.remote is not None:
             store = self._store(value, op.settings, source.tiles)
-            self._stored.append((source.kept, store))
+            self._stored.append((source.remote, store))
             value = store.output
         self._graph.set_input(op, 1, value)
 

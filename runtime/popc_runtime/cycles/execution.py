@@ -23,7 +23,7 @@ _TITLES: Final = {
     "sync": "sync",
     "host": "host exchange",
 }
-_MOST_ROWS: Final = 12
+_MOST_ROWS: Final = 12  # ops that are printed
 
 
 @frozen

@@ -16,7 +16,7 @@ __all__ = ["CPU", "ForeignTensor", "capsule_of", "foreign_tensor"]
 
 CPU: Final = (1, 0)  # kDLCPU
 _ON_HOST: Final = frozenset({1, 3, 11, 13})  # that, and pinned or managed memory of devices
-_BFLOAT: Final = 4
+_BFLOAT: Final = 4  # kDLBfloat
 _TYPES: Final = (
     {(0, 8 * size): f"int{8 * size}" for size in (1, 2, 4, 8)}
     | {(1, 8 * size): f"uint{8 * size}" for size in (1, 2, 4, 8)}

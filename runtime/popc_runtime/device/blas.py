@@ -33,8 +33,8 @@ _SUFFIXES: Final = (
 )
 
 _lock = threading.RLock()  # a signal's handler may fork while its thread has it
-_users = 0
-_threads_before = 0
+_users = 0  # who hold BLAS to one thread at the moment
+_threads_before = 0  # what the last of them sets again
 
 
 class _OfThread(threading.local):

@@ -76,8 +76,8 @@ class Memory:
         if index not in self._views:
             slot = self._slots[index]
             address = self._address(slot.region) + slot.offset
-            kept = self._regions[slot.region]
-            view = View(address, slot.shape, slot.dtype.stored, slot.strides, kept)
+            region = self._regions[slot.region]
+            view = View(address, slot.shape, slot.dtype.stored, slot.strides, region)
             if slot.packing is not Packing.NONE:
                 view = PackedView(view, slot.packing, partial(self._arrays.address, index))
             self._views[index] = view

@@ -166,7 +166,7 @@ class NativeBinder(Binder):
         first = steps[0]
         assert isinstance(first, _NativeStep)
         touched = self.program.watch.touched
-        flag = View(address_of(memoryview(touched)), (1,), DType.UINT8, kept=touched)
+        flag = View(address_of(memoryview(touched)), (1,), DType.UINT8, owner=touched)
         record = fill_record(flag, b"\1").owned((first, self._loops))
         if isinstance(first.item, Record):
             record = replace(first.item, before=(record, *first.item.before))

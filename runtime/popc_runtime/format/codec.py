@@ -29,9 +29,9 @@ __all__ = [
     "default_threads",
 ]
 
-CHUNK_BYTES: Final = 1 << 20
-ITEMSIZES: Final = (1, 2, 4, 8)
-_MAX_THREADS: Final = 8
+CHUNK_BYTES: Final = 1 << 20  # compressed by themselves, so that threads share a blob
+ITEMSIZES: Final = (1, 2, 4, 8)  # in bytes; those of equal significance stand together
+_MAX_THREADS: Final = 8  # a guess: each holds tables of some MiB
 
 
 class Codec(StrEnum):

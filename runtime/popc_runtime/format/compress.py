@@ -14,8 +14,10 @@ from popc_runtime.ground.frozen import frozen
 
 __all__ = ["ChunkPlan", "Extent", "encode_chunk", "plan_chunks"]
 
+# Bytes of chunks that are compressed as much as can be by default, too.  It takes milliseconds (256
+# KiB of text 120 in place of 60) and gains little or much: 0.1 % of a program, half of the text.
 _SMALL_CHUNK: Final = 256 << 10
-_MINOR_BYTES: Final = 4 << 10
+_MINOR_BYTES: Final = 4 << 10  # of an array that shares a chunk, and its statistics
 _LEVELS: Final = {Compression.FAST: 1, Compression.DEFAULT: 15, Compression.MAX: 19}
 # Matches of seven bytes, looked up in a table of 64 entries: next to none are found.
 _FREQUENCIES: Final = ZstdCompressionParameters(

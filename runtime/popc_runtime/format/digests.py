@@ -14,6 +14,7 @@ from popc_runtime.ground.hints import Any, Final
 
 __all__ = ["FEW_BYTES", "sha256"]
 
+# They take Python's own function 0.2 ms; importing hashlib, which is six times as fast, takes 4 ms.
 FEW_BYTES: Final = 1 << 16
 
 

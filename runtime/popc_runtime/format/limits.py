@@ -20,7 +20,7 @@ MAX_RANK: Final = 32  # what numpy 1 could do; nobody has asked for more
 MAX_DIMENSION: Final = 1 << 48  # also of the product of dimensions: what can be addressed
 MAX_REPLICAS: Final = 1024  # each has memory of its own
 
-_MIB: Final = 1 << 20
+_MIB: Final = 1 << 20  # bytes
 _GIB: Final = 1 << 30
 
 

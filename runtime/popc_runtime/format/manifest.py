@@ -68,8 +68,8 @@ __all__ = [
 OptionValue: TypeAlias = "bool | int | float | str | tuple[OptionValue, ...]"
 
 _LARGEST_SEED: Final = (1 << 64) - 1
-_OPTION_DEPTH: Final = 4
-_SHA256_LENGTH: Final = 64
+_OPTION_DEPTH: Final = 4  # of lists within lists: a bound for what a file may hold
+_SHA256_LENGTH: Final = 64  # hexadecimal digits
 _HEXADECIMAL: Final = "0123456789abcdef"
 
 

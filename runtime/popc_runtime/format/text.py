@@ -16,7 +16,7 @@ from popc_runtime.format.program import (
 
 __all__ = ["format_attribute", "format_program", "instructions_of"]
 
-_SHOWN_ITEMS = 8
+_SHOWN_ITEMS = 8  # of an attribute that is a list: perms and pads of four axes are printed whole
 
 
 def instructions_of(block: Block) -> list[Instruction]:

@@ -112,7 +112,7 @@ def reach(slot: Slot) -> tuple[int, int]:
 
 # Number of items and depth of a block, with all calls written out.
 _Extent: TypeAlias = tuple[int, int]
-_RUNNING: Final = (-1, -1)
+_RUNNING: Final = (-1, -1)  # of a graph that is being measured: one that calls itself is found so
 
 
 @frozen

@@ -27,7 +27,7 @@ __all__ = ["KERNELS"]
 
 # Beyond, slopes are 0 or 1; up to there, no exponential overflows.
 _CUBIC_LIMIT: Final = 9.5  # of the argument of a tanh Gelu
-_MISH_LIMITS: Final = (-100.0, 20.0)
+_MISH_LIMITS: Final = (-100.0, 20.0)  # m * m is about exp(80) at 20, which float32 holds
 _SWISH_LIMIT: Final = 80.0  # exp(88) is the last that float32 holds
 
 

@@ -21,7 +21,7 @@ __all__ = ["KERNELS", "steps_apart"]
 
 # From so many elements on, threads share them: see `blocking`.
 _WORTH_SHARING: Final = 1 << 19
-_MOST_SHARES: Final = 4
+_MOST_SHARES: Final = 4  # as there
 
 
 def _fused(binding: Binding) -> Calls:

@@ -31,12 +31,12 @@ _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_ROWS: Final = 128  # fewer would waste time on packing the right operand again
 _BLOCK_COLUMNS: Final = 64  # so many at least for each thread
 _LONG: Final = 8192  # so many inner elements are worth sharing
-_LONG_SHARES: Final = 2
+_LONG_SHARES: Final = 2  # parts of such a sum: more would be more sums to add up afterwards
 _FEW_ROWS: Final = 64  # smaller matrices of a batch are better copied than multiplied one by one
 # OpenBLAS copies ("packs") the operands of a product that has more multiplications than this.
 _UNPACKED: Final = 1_000_000
 _FEWEST_ROWS: Final = 6  # of a product for which packing the right operand costs more than it gains
-_LINE: Final = 32
+_LINE: Final = 32  # columns: two lines of memory, and a multiple of what BLAS multiplies at once
 
 
 def blas_ready(matrix: Array) -> bool:

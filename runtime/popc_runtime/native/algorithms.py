@@ -13,8 +13,8 @@ __all__ = ["direct_wins", "lines_win", "winograd_wins"]
 _RESULT: Final = 4  # of a tile
 # A thread's copies of an image, which are to stay in its second cache, in floats.
 _MOST_COPIED: Final = 1 << 16
-_WIDEST: Final = 32
-_LEAST_IMAGES: Final = 8
+_WIDEST: Final = 32  # columns of a result: where lines are longer, collecting windows is fast
+_LEAST_IMAGES: Final = 8  # a guess: of fewer, threads get too few chunks to share them evenly
 
 
 def winograd_wins(channels: int, result: Sequence[int]) -> bool:

@@ -14,7 +14,7 @@ from popc_runtime.native.views import View
 
 __all__ = ["ByteEpilogue", "byte_epilogue"]
 
-_NONE: Final = (0.0, 0.0, 0.0)
+_NONE: Final = (0.0, 0.0, 0.0)  # scale and limits of a result that is not quantized
 
 
 @frozen
@@ -22,7 +22,7 @@ class ByteEpilogue:
     """The words of an epilogue, but for the residual, and the arrays that they tell of."""
 
     words: tuple[int, ...]
-    kept: tuple[View, ...]
+    keeps_alive: tuple[View, ...]
 
 
 def byte_epilogue(binding: NativeBinding, numbers: Mapping[str, int]) -> ByteEpilogue | None:

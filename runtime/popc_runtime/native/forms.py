@@ -70,8 +70,8 @@ def product_record(
         *(tensor_words(view) for view in (out, bias, residual)),
     )
     words = tuple(word for part in (*operands, activation) for word in part)
-    kept = tuple(view for view in (left, right, out, bias, residual) if view is not None)
-    return Record("Product_f32", words, kept)
+    views = tuple(view for view in (left, right, out, bias, residual) if view is not None)
+    return Record("Product_f32", words, views)
 
 
 def stays_half(binding: NativeBinding, index: int) -> bool:

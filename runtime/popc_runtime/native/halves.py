@@ -219,7 +219,7 @@ def _between_conversions(
         record,
         before=(*before, *record.before),
         after=(*record.after, *after),
-        kept=(*record.kept, *arrays),
+        keeps_alive=(*record.keeps_alive, *arrays),
     )
 
 

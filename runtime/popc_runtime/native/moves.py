@@ -18,7 +18,7 @@ def moves(pairs: Iterable[tuple[View, View]]) -> Record | None:
     if not wanted or any(to.ndim >= MAX_RANK for to, _ in wanted):
         return None
     *before, last = (move_record(to, source) for to, source in wanted)
-    return Record(last.kernel, last.words, last.kept, before=tuple(before))
+    return Record(last.kernel, last.words, last.keeps_alive, before=tuple(before))
 
 
 def copy_operands(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:

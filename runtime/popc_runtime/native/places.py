@@ -58,8 +58,8 @@ def place_record(
         raise ValueError(f"{source.shape} cannot be copied to {target.shape}")
     words = (*tensors(source, target, numbers), int(moves_target), wrapping, len(places))
     steps = tuple(word for place in places for word in place)
-    kept = (source, target, numbers)
-    return Record("MoveAt", (*words, *steps), kept, before=before, explain=explain)
+    views = (source, target, numbers)
+    return Record("MoveAt", (*words, *steps), views, before=before, explain=explain)
 
 
 def fits_places(moved: View, numbers: View) -> bool:

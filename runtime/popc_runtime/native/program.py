@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Branch", "Item", "Loop", "NativeFailure", "NativeProgram"]
 
+# In place of the number of a kernel: those of csrc/program.c.
 _CALLBACK: Final = -1
 _REPEAT: Final = -2
 _IF: Final = -3
@@ -35,7 +36,7 @@ class Loop:
     limit: int = 0
     condition: int = 0
     counter: int = 0
-    kept: tuple[object, ...] = ()
+    keeps_alive: tuple[object, ...] = ()
     owner: Any = None
 
 
@@ -67,7 +68,7 @@ class _Writer:
 
     numbers: Mapping[str, int]
     calls: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
-    kept: list[object] = field(default_factory=list[object])
+    keeps_alive: list[object] = field(default_factory=list[object])
     written: list[Item] = field(default_factory=list[Item])  # in the order of their numbers
 
     def items(self, items: Sequence[Item]) -> list[int]:
@@ -81,10 +82,10 @@ class _Writer:
 
     def item(self, item: Item) -> tuple[int, Sequence[int]]:
         if isinstance(item, Record):
-            self.kept.extend(item.kept)
+            self.keeps_alive.extend(item.keeps_alive)
             return self.numbers[item.kernel], item.words
         if isinstance(item, Loop):
-            self.kept.extend(item.kept)
+            self.keeps_alive.extend(item.keeps_alive)
             head = (item.count, item.limit, item.condition, item.counter)
             return _REPEAT, [*head, *self.items(item.body)]
         if isinstance(item, Branch):
@@ -107,7 +108,9 @@ class NativeProgram:
         NativeFailure: the library does not take an item.
     """
 
-    def __init__(self, library: Library, items: Sequence[Item], kept: object, threads: int) -> None:
+    def __init__(
+        self, library: Library, items: Sequence[Item], keeps_alive: object, threads: int
+    ) -> None:
         writer = _Writer(library.numbers)
         listed = writer.items(items)
         try:
@@ -123,7 +126,7 @@ class NativeProgram:
                 library.variant,
                 words.tobytes(),
                 tuple(writer.calls),
-                (kept, tuple(writer.kept)),
+                (keeps_alive, tuple(writer.keeps_alive)),
                 threads,
             )
         except ValueError as error:

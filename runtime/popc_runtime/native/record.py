@@ -45,7 +45,7 @@ _DTYPES: Final = (
     DType.BOOL,
 )
 _NUMBERS: Final = {dtype: number for number, dtype in enumerate(_DTYPES)}
-_ABSENT: Final = (0, 0, 0, 0)
+_ABSENT: Final = (0, 0, 0, 0)  # no address, and a scalar of type 0
 
 
 @frozen
@@ -55,7 +55,7 @@ class Record:
     Attributes:
         kernel: Its name.
         words: Its parameters.
-        kept: Arrays made for it, and whatever else must live as long as the program.
+        keeps_alive: Arrays made for it, and whatever else must live as long as the program.
         explain: Tells more, once the kernel has failed; an empty text if there is no more.
         before: Records that run before it, as part of the same instruction.
         after: Records that run after it, likewise.
@@ -64,7 +64,7 @@ class Record:
 
     kernel: str
     words: tuple[int, ...]
-    kept: tuple[object, ...] = field(default=(), compare=False)
+    keeps_alive: tuple[object, ...] = field(default=(), compare=False)
     owner: Any = None
     before: tuple[Record, ...] = ()
     after: tuple[Record, ...] = ()

@@ -36,8 +36,8 @@ def general_reduction(opcode: str, binding: NativeBinding) -> Record | None:
     if x.dtype is DType.BOOL and opcode not in ("ReduceMax", "ReduceMin"):
         return None
     axes = binding.integers("axes")
-    kept = out.reshape(tuple(1 if axis in axes else size for axis, size in enumerate(x.shape)))
-    return Record("Reduce", (*tensors(x, kept), REDUCTIONS.index(opcode)), (x, kept))
+    joined = out.reshape(tuple(1 if axis in axes else size for axis, size in enumerate(x.shape)))
+    return Record("Reduce", (*tensors(x, joined), REDUCTIONS.index(opcode)), (x, joined))
 
 
 def row_words(

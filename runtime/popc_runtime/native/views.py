@@ -43,10 +43,10 @@ class View:
         shape: As numpy's.
         strides: In bytes, as numpy's.
         dtype: The type that the elements are stored as: UINT16 for bfloat16.
-        kept: Whatever owns the memory.
+        owner: Whatever owns the memory.
     """
 
-    __slots__ = ("address", "dtype", "kept", "shape", "strides")
+    __slots__ = ("address", "dtype", "owner", "shape", "strides")
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class View:
         shape: tuple[int, ...],
         dtype: DType,
         strides: tuple[int, ...] | None = None,
-        kept: object = None,
+        owner: object = None,
     ) -> None:
         self.address = address
         self.shape = shape
         self.strides = row_major(shape, dtype.itemsize) if strides is None else strides
         self.dtype = dtype
-        self.kept = kept
+        self.owner = owner
 
     def __repr__(self) -> str:
         return f"View({self.dtype}[{','.join(map(str, self.shape))}], strides {self.strides})"
@@ -119,7 +119,7 @@ class View:
         dtype: DType | None = None,
     ) -> View:
         """Another view of the same memory, ``offset`` bytes behind the first element."""
-        return View(self.address + offset, shape, dtype or self.dtype, strides, self.kept)
+        return View(self.address + offset, shape, dtype or self.dtype, strides, self.owner)
 
     @property
     def T(self) -> View:  # noqa: N802 - numpy's name
@@ -202,7 +202,7 @@ class PackedView(View):
 
     def __init__(self, panels: View, packing: Packing, unpack: Callable[[], int]) -> None:
         self.shape, self.strides, self.dtype = panels.shape, panels.strides, panels.dtype
-        self.kept = panels.kept
+        self.owner = panels.owner
         self.panels = panels
         self.packing = packing
         self._unpack = unpack
@@ -317,7 +317,7 @@ def is_same_memory(a: View, b: View) -> bool:
 def empty(shape: tuple[int, ...], dtype: DType) -> View:
     """New memory, contiguous, whose elements are 0."""
     buffer = aligned_bytes(max(prod(shape) * dtype.itemsize, 1))
-    return View(address_of(buffer), shape, dtype, kept=buffer)
+    return View(address_of(buffer), shape, dtype, owner=buffer)
 
 
 def view_of_numbers(values: Sequence[Any], dtype: DType, shape: tuple[int, ...] = (-1,)) -> View:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_checkpoint", "check_variables", "find_hyper_parameters"]
 
-_LISTED = 12
+_LISTED = 12  # names or problems that an error tells
 
 
 def check_variables(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -18,6 +18,7 @@ from popc_runtime.errors import OptionError
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer
 from tests.support.compiling import planned_model
+from tests.support.remembered import remembered
 from tests.training.deep import deep_transformer
 
 BATCH = 64
@@ -73,6 +74,9 @@ def _results(
     return [*found, *program.state.read().values()]
 
 
+_expected: Final = remembered(_results)  # of whole batches
+
+
 def _assert_close(found: list[Array], expected: list[Array]) -> None:
     """A matrix product of fewer rows may be added up in another order: not bit for bit."""
     for one, other in zip(found, expected, strict=True):
@@ -82,12 +86,12 @@ def _assert_close(found: list[Array], expected: list[Array]) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_inference(name: str, method: str, tmp_path: Path) -> None:
-    expected = _results(name, tmp_path)
+    expected = _expected(name, tmp_path)
     _assert_close(_results(name, tmp_path, factor=4, method=method), expected)
 
 
 def test_convolutions_are_the_same_bit_for_bit(tmp_path: Path) -> None:
-    expected = _results("cnn", tmp_path)
+    expected = _expected("cnn", tmp_path)
     for one, other in zip(_results("cnn", tmp_path, factor=8), expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -97,7 +101,7 @@ def test_convolutions_are_the_same_bit_for_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_training(name: str, method: str, context: str, tmp_path: Path) -> None:
     """Gradients are added up part by part: equal up to rounding."""
-    expected = _results(name, tmp_path, TRAIN)
+    expected = _expected(name, tmp_path, TRAIN)
     found = _results(name, tmp_path, TRAIN, factor=4, method=method, transform_context=context)
     _assert_close(found, expected)
 
@@ -127,7 +131,7 @@ def test_training(name: str, method: str, context: str, tmp_path: Path) -> None:
     ids=str,
 )
 def test_other_options(more: dict[str, Any], method: str, context: str, tmp_path: Path) -> None:
-    expected = _results("mlp", tmp_path, TRAIN, more)
+    expected = _expected("mlp", tmp_path, TRAIN, more)
     found = _results(
         "mlp", tmp_path, TRAIN, more, factor=4, method=method, transform_context=context
     )
@@ -136,7 +140,7 @@ def test_other_options(more: dict[str, Any], method: str, context: str, tmp_path
 
 def test_gradients_of_activations_can_be_anchored(tmp_path: Path) -> None:
     more = {"anchors": {"Gradient___relu_2": "all", "relu_2": "all"}}
-    expected = _results("mlp", tmp_path, TRAIN, more)
+    expected = _expected("mlp", tmp_path, TRAIN, more)
     for context in ("fwd", "bwd"):
         found = _results("mlp", tmp_path, TRAIN, more, factor=4, transform_context=context)
         _assert_close(found, expected)
@@ -151,11 +155,14 @@ def _arena(name: str, train: Any, **options: Any) -> int:
     return plan.arena_bytes
 
 
+_whole_arena: Final = remembered(_arena)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("train", [None, TRAIN], ids=["inference", "training"])
 @pytest.mark.parametrize("name", ["cnn", "mlp"])
 def test_memory_shrinks_with_the_factor(name: str, train: Any, method: str) -> None:
-    whole = _arena(name, train)
+    whole = _whole_arena(name, train)
     contexts = ("fwd", "bwd") if train else ("fwd",)
     for context in contexts:
         sizes = [
@@ -215,7 +222,7 @@ def test_factors_and_axes_that_do_not_fit_are_refused(options: dict[str, Any], s
 
 def test_the_batch_need_not_be_the_first_dimension(tmp_path: Path) -> None:
     """Cut along the rows of the image, nothing but the first op could be: still the same."""
-    expected = _results("mlp", tmp_path)
+    expected = _expected("mlp", tmp_path)
     _assert_close(_results("mlp", tmp_path, factor=4, axes={"ima*": 1}), expected)
 
 

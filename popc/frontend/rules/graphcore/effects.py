@@ -6,8 +6,8 @@ from typing import Final
 
 from popc.frontend.node import Node, RuleResult
 from popc.frontend.rules.graphcore.operators import graphcore_domain, takes
-from popc.frontend.updates import is_variable
 from popc.frontend.values import Value
+from popc.frontend.written import is_variable
 from popc.ir import AttributeMap, Tensor
 from popc_runtime.errors import ModelError
 

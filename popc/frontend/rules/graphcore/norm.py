@@ -9,8 +9,8 @@ from popc.frontend.node import ImportRule, Node
 from popc.frontend.rules.common import converted, standard_op
 from popc.frontend.rules.graphcore.operators import graphcore_domain, takes
 from popc.frontend.rules.moves import emit_reshape, emit_transpose
-from popc.frontend.updates import update_statistic
 from popc.frontend.values import Value
+from popc.frontend.written import update_statistic
 from popc.ir import Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError

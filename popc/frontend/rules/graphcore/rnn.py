@@ -43,8 +43,8 @@ _ACTIVATIONS: Final = {
     "softmax": ("softmax", 0.0, 0.0),
     "tanh": ("tanh", 0.0, 0.0),
 }
-_LENGTHS: Final = 4
-_ATTENTION: Final = 5
+_LENGTHS: Final = 4  # number of the operand
+_ATTENTION: Final = 5  # likewise
 
 # Where ai.onnx's gates i, o, f, c are among PopART's and TensorFlow's.
 _POPART_GATES: Final = (1, 3, 0, 2)

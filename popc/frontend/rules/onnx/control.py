@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from popc.frontend.importer import GraphImporter
 from popc.frontend.node import Node, RuleResult
+from popc.frontend.open_graph import OpenGraph
 from popc.frontend.problems import DataDependent
 from popc.frontend.rules.common import default_domain, graph_attribute
 from popc.frontend.rules.subgraphs import as_tensors, flat_scalar, set_outputs
-from popc.frontend.updates import written_outside
+from popc.frontend.written import written_outside
 from popc.ir import OpSettings, Tensor
 
 __all__ = ["RULES"]
@@ -62,7 +62,7 @@ def _if(node: Node) -> RuleResult:
     return op.outputs[: len(types)]
 
 
-def _new_value(body: GraphImporter, variable: Tensor, latest: Tensor) -> Tensor:
+def _new_value(body: OpenGraph, variable: Tensor, latest: Tensor) -> Tensor:
     """The value of a variable after a branch: a branch that does not write it leaves it alone."""
     inner = body.captures.get(variable)
     if inner in body.updates.values:
@@ -72,7 +72,7 @@ def _new_value(body: GraphImporter, variable: Tensor, latest: Tensor) -> Tensor:
     return kept
 
 
-def _unite_captures(bodies: Sequence[GraphImporter]) -> list[Tensor]:
+def _unite_captures(bodies: Sequence[OpenGraph]) -> list[Tensor]:
     """The captures of all bodies; each body gets an input for every one, in the same order.
 
     A weight that stopped being a variable meanwhile may be a constant of the later body.

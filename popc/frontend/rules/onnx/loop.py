@@ -9,14 +9,14 @@ from typing import Final
 import numpy as np
 import onnx
 
-from popc.frontend.importer import GraphImporter
 from popc.frontend.node import Node, RuleResult
+from popc.frontend.open_graph import OpenGraph
 from popc.frontend.problems import AlreadyReported, DataDependent
 from popc.frontend.rules.common import default_domain, graph_attribute
 from popc.frontend.rules.subgraphs import as_tensors, flat_scalar, set_outputs
 from popc.frontend.trip_count import count_iterations
-from popc.frontend.updates import writes_variables, written_outside
 from popc.frontend.values import Unknown, Value
+from popc.frontend.written import writes_variables, written_outside
 from popc.ir import AttributeMap, Op, OpSettings, Tensor, TensorType
 from popc_runtime.errors import ModelError, TooMuchWorkError
 from popc_runtime.format import DType
@@ -158,7 +158,7 @@ def _without_variables(
     return [*op.outputs[:first], *op.outputs[after:]]
 
 
-def _as_states(body: GraphImporter, written: Collection[Tensor], position: int) -> list[Tensor]:
+def _as_states(body: OpenGraph, written: Collection[Tensor], position: int) -> list[Tensor]:
     """Let ``body`` have variables as states, from input ``position`` on; their new values."""
     formals = [body.captures[variable] for variable in written]
     inputs = [input_ for input_ in body.graph.inputs if input_ not in formals]
@@ -176,7 +176,7 @@ def _starts_known(form: LoopForm) -> bool:
 
 
 def _body_arguments(
-    node: Node, inner: GraphImporter, inputs: Sequence[Tensor], form: LoopForm
+    node: Node, inner: OpenGraph, inputs: Sequence[Tensor], form: LoopForm
 ) -> list[Value]:
     """The values of the ONNX body's formal inputs, given the IR body's inputs."""
     header = list(inputs[:2]) if form.has_header else []
@@ -184,7 +184,7 @@ def _body_arguments(
 
 
 def _scan_elements(
-    node: Node, importer: GraphImporter, iteration: Tensor, form: LoopForm
+    node: Node, importer: OpenGraph, iteration: Tensor, form: LoopForm
 ) -> list[Tensor]:
     """The element of every scan input that belongs to ``iteration``."""
     inside = node.within(importer)
@@ -200,7 +200,7 @@ def _scan_elements(
     return elements
 
 
-def _can_stop(importer: GraphImporter, condition: Tensor | None, formal: Tensor) -> bool:
+def _can_stop(importer: OpenGraph, condition: Tensor | None, formal: Tensor) -> bool:
     """True if the body's condition may become false."""
     if condition is None or condition is formal:
         return False

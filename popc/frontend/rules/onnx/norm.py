@@ -11,8 +11,8 @@ from typing import Final
 from popc.frontend.node import Node
 from popc.frontend.rules.common import converted, default_domain, reshaped
 from popc.frontend.tensors import dtype_from_onnx
-from popc.frontend.updates import update_statistic
 from popc.frontend.values import Value
+from popc.frontend.written import update_statistic
 from popc.ir import Tensor
 from popc.ops.infer import normal_axis
 

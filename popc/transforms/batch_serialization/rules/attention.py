@@ -16,7 +16,7 @@ from popc.transforms.batch_serialization.cut import (
 
 __all__ = ["RULES"]
 
-_MASK: Final = 3
+_MASK: Final = 3  # number of the operand
 
 
 def _mask_axis(case: Case) -> int | None:

@@ -5,6 +5,9 @@
 #include "few_queries.h"
 #include "../matmul/gemm.h"
 
+// Keys whose scores a panel of queries keeps at once: 16 KiB with AVX2, which the first cache holds, and
+// 64 KiB of packed keys for heads of 64.  So many heads of all samples are enough chunks for a few
+// threads, and keys are packed for as many panels as may be; of fewer heads, chunks have two panels.
 enum { KEYS = 256, FEW_PANELS = 2, MANY_HEADS = 8 };
 
 // Parts of a thread's memory behind each other; the number of floats.

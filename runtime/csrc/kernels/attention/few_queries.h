@@ -7,7 +7,7 @@
 #include "../matmul/gemm.h"
 
 enum {
-    FEW_QUERIES = 4,
+    FEW_QUERIES = 4,  // of a head and its group: packing keys would cost more than their products
     WHOLE_LINE = 64 / LANES,  // vectors: heads are mostly this wide, and lines are read once
 };
 

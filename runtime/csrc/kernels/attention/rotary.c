@@ -14,7 +14,7 @@ typedef struct {
     bool interleaved;
 } Rotary;
 
-enum { ROTATED_ELEMENTS = 1 << 14 };
+enum { ROTATED_ELEMENTS = 1 << 14 };  // of a chunk: see sizes.h
 
 // Whether a table has a line for each row of x.
 static bool is_table(const Tensor *table, const Tensor *x) {

@@ -8,7 +8,7 @@
 
 #include "../matmul/gemm.h"
 
-enum { AXES = 3 };
+enum { AXES = 3 };  // depth, height, width; of images of fewer the first are 1
 
 typedef struct {
     int64_t batch, groups;

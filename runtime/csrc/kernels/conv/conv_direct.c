@@ -18,8 +18,8 @@ enum {
     // cache of Zen 3.
     BLOCK_FLOATS = 1 << 16,
     MANY_WEIGHTS = 1 << 17,  // that are not worth being read by each thread: all of that cache
-    SHORT_RUN = 32,
-    MOST_BESIDE = 16,
+    SHORT_RUN = 32,  // floats that a tap reads side by side; each pixel of a tile has an address
+    MOST_BESIDE = 16,  // strips that a block of pixels goes by before the next one
     CHUNKS = 16,  // as many as are worth having
     SQUARE = 16,  // numbers of windows that are packed at once: a line of the cache
 };

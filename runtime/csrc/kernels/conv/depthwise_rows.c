@@ -7,9 +7,9 @@
 
 enum {
     FEWEST = 4,  // results of a span
-    MOST = 8,
+    MOST = 8,  // likewise: sums, weights and a cell have to be in 16 registers
     MOST_ROWS = 7,  // of a window
-    MOST_COLUMNS = 5,
+    MOST_COLUMNS = 5,  // likewise: there is code for 3 and for 5
     MOST_CELLS = (MOST - 1) * 2 + MOST_COLUMNS,  // of the input, under the windows of a span
 };
 

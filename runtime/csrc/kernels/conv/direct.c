@@ -199,6 +199,7 @@ TWELVE_TILES(1)
 #if VECTOR_BYTES == 32
 SIX_TILES(2)
 FOUR_TILES(3)
+// Pixels of tiles of two, three and four vectors: 12 sums in 16 registers, and 24 in 32.
 enum { PIXELS_2 = 6, PIXELS_3 = 4, PIXELS_4 = 0 };
 static const MakeTile MAKE[MOST_VECTORS][MOST_PIXELS] = {{TWELVE(1)}, {SIX(2)}, {FOUR(3)}};
 #else

@@ -11,7 +11,7 @@
 // to be under way, and all of them have to be in registers.
 enum {
     MOST_VECTORS = VECTOR_BYTES == 32 ? 3 : 4,
-    MOST_PIXELS = 12,
+    MOST_PIXELS = 12,  // of a tile of one vector: 12 sums, its weights and an element
     MOST_WIDTH = MOST_VECTORS * LANES
 };
 

@@ -9,6 +9,7 @@
 
 enum { TAP = 3, RESULT = 4, SPAN = RESULT + TAP - 1, POINTS = SPAN * SPAN };
 
+// The points 5/8 and 3/2.
 #define NEAR 0.625f
 #define FAR 1.5f
 #define NEAR2 (NEAR * NEAR)

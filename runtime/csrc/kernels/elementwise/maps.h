@@ -5,7 +5,7 @@
 #include "../../kernel.h"
 #include "../support/simd.h"
 
-enum { MAX_OPERANDS = 3, MAX_PARAMETERS = 3 };
+enum { MAX_OPERANDS = 3, MAX_PARAMETERS = 3 };  // of any map of maps.c
 
 // Elements, of which loops leave none over for the end, which goes one by one.  Work is divided at
 // multiples of them, and where rows end.

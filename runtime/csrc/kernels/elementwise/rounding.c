@@ -31,7 +31,7 @@ typedef struct {
     Overflow overflow;
 } Rounding;
 
-enum { ROUNDED_BLOCK = 1 << 10 };
+enum { ROUNDED_BLOCK = 1 << 10 };  // elements whose random numbers stay in the first cache
 
 static void *prepare(Params *params, Needs *needs) {
     (void)needs;

@@ -6,7 +6,7 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
-enum { CHUNK_BYTES = 1 << 16 };
+enum { CHUNK_BYTES = 1 << 16 };  // which take a microsecond or two in the second cache
 
 typedef struct {
     const char *data;

@@ -5,7 +5,7 @@
 #include "byte_panels.h"
 #include "../conv/conv.h"
 
-enum { CHUNK_PIXELS = 8 * BYTE_ROWS };
+enum { CHUNK_PIXELS = 8 * BYTE_ROWS };  // for which a panel of weights is read once
 
 // An image whose pixels lie at equal distances: a result, or a residual.
 typedef struct {

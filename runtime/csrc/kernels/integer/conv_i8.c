@@ -4,7 +4,7 @@
 
 #include "byte_images.h"
 
-enum { FEW_CHUNKS = 4 };
+enum { FEW_CHUNKS = 4 };  // fewer chunks of pixels are divided by channels, too: see products_i8.c
 
 typedef struct {
     ByteConv conv;

@@ -12,9 +12,9 @@ enum {
     BLOCK = 64,  // channels, a byte of each in a vector
     QUARTERS = 4,  // vectors of sums of a block
     WOVEN_BYTES = BLOCK * QUARTERS,
-    RUN_PIXELS = 2 * BYTE_ROWS,
-    MOST_LINES = 64,
-    MOST_WOVEN = 1 << 15,
+    RUN_PIXELS = 2 * BYTE_ROWS,  // of a row, that are computed from lines woven together
+    MOST_LINES = 64,  // of a window: 8 x 8 taps, and more than models have
+    MOST_WOVEN = 1 << 15,  // bytes of four lines: the first cache
 };
 
 // -- preparing ------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
-enum { LOSS_WORK = 1 << 14 };
+enum { LOSS_WORK = 1 << 14 };  // scores of a chunk: see sizes.h
+// Of what logarithms are taken of, and of what divides: PopART's numbers, as in kernels/loss.py.
 #define LEAST_PROBABILITY 1e-7f
 #define LEAST_DIVISOR 1e-10f
 

@@ -261,7 +261,7 @@ static void batch_chunk(void *context, int64_t chunk, int thread) {
 
 // -- one product: threads share it ----------------------------------------------------------------
 
-enum { PANELS_AT_ONCE = 8 };
+enum { PANELS_AT_ONCE = 8 };  // of the left matrix, that a thread packs: see sizes.h
 
 static int64_t left_packs(const State *state) {
     return state->tall ? 0 : ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);

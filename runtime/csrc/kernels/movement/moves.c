@@ -18,6 +18,8 @@ typedef struct {
     int64_t unit;  // pieces of a chunk
 } Move;
 
+// Bytes of a chunk, which take a microsecond or two in the second cache.  Pieces are multiples of BLOCK
+// rows, so that where they are turned, lines of 64 bytes are written whole.
 enum { MOVE_BYTES = 1 << 16, BLOCK = 16 };
 
 // Dimensions by the distance in the target, the largest first: what is written lies side by side.

@@ -13,7 +13,7 @@ typedef struct {
     bool upper;
 } Triangle;
 
-enum { CLEARED_ELEMENTS = 1 << 16 };
+enum { CLEARED_ELEMENTS = 1 << 16 };  // of a chunk: rows are only looked at, and partly cleared
 
 static void *prepare(Params *params, Needs *needs) {
     (void)needs;

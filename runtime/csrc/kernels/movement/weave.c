@@ -7,6 +7,7 @@
 #include "../support/sizes.h"
 #include "../support/squares.h"
 
+// Phases of a result: strides up to 4 in both directions.  Floats of a chunk: see sizes.h.
 enum { MOST_PHASES = 16, CHUNK_FLOATS = 1 << 15 };
 
 typedef struct {

@@ -11,9 +11,9 @@
 enum {
     BLOCK_STEP = 16,  // what blocks are multiples of: whole words
     ROW_CHUNK = 1 << 17,  // products of a chunk of a single row
-    MOST_CHUNKS = 64,
+    MOST_CHUNKS = 64,  // of a few rows: enough for any number of threads
     FEW_CHUNKS = 16,  // fewer chunks of columns than these are divided into rows too
-    PANELS_AT_ONCE = 8,
+    PANELS_AT_ONCE = 8,  // of rows, for which weights are decoded once
 };
 
 typedef struct {

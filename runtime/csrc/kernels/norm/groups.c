@@ -15,6 +15,8 @@ typedef struct {
     int64_t rows, unit;  // what is computed at once, and how many of them a chunk has
 } Groups;
 
+// Elements of a chunk: see sizes.h.  Floats that are added up as such before their sum goes to a double,
+// which keeps errors near those of numpy's sums by pairs.
 enum { GROUP_WORK = 16384, SUM_BLOCK = 256 };
 
 static void *read_groups(Params *params, int operands) {
@@ -184,7 +186,7 @@ static void divide_by_power(
 // Of an even number of channels, one more is after the own one.
 static void divide_row(const Job *job, int64_t row) {
     const Groups *groups = job->groups;
-    enum { BLOCK = 256 };
+    enum { BLOCK = 256 };  // pixels whose sums stay in the first cache
     const int64_t n = groups->pixels, channels = groups->channels, channel = row % channels;
     const int64_t below = (groups->width - 1) / 2, above = groups->width / 2;
     const int64_t first = channel > below ? channel - below : 0;

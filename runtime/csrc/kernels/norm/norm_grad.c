@@ -11,6 +11,8 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
+// Elements of a block, which is a chunk: see sizes.h.  Each keeps sums for all columns, which are added
+// up when all are through: so many at most.
 enum { NORM_WORK = 1 << 14, MOST_BLOCKS = 32 };
 
 typedef struct {

@@ -20,7 +20,7 @@ typedef struct {
 } Rows;
 
 enum { ROW_WORK = 16384 };  // elements that are worth another thread
-enum { COLUMN_BLOCK = 128 };
+enum { COLUMN_BLOCK = 128 };  // that softmax goes down together: lines of 512 bytes
 
 // `reduces`: the result has one element for each row and column.
 static bool read_rows(Rows *rows, Params *params, bool reduces) {

@@ -7,6 +7,7 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
+// Of any step below; and elements of a chunk: see sizes.h.
 enum { MOST_TENSORS = 3, MOST_SCALARS = 6, STEP_CHUNK = 1 << 13 };
 
 // How factors follow from scalars; the order is that of _DERIVATIONS in optimizers.py.

@@ -12,7 +12,7 @@ static inline void OF(larger_few)(const TYPE *from, TYPE *to) {
     *(OF(Few) *)to = (OF(Few))(((__typeof__(first))a & first) | ((__typeof__(first))b & ~first));
 }
 static void OF(larger)(const char *start, char *result, int64_t count, int64_t step) {
-    enum { FEW = 16 / sizeof(TYPE), MANY = 64 / sizeof(TYPE) };
+    enum { FEW = 16 / sizeof(TYPE), MANY = 64 / sizeof(TYPE) };  // of the narrowest, widest vector
     const TYPE *from = (const TYPE *)start;
     TYPE *to = (TYPE *)result, some[FEW];
     int64_t i = 0;

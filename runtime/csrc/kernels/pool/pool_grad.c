@@ -10,7 +10,7 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
-enum { AXES = 3, POOL_WORK = 1 << 15 };
+enum { AXES = 3, POOL_WORK = 1 << 15 };  // elements and taps of a chunk: see sizes.h
 
 typedef struct {
     int64_t channels;  // of all images

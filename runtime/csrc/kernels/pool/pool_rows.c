@@ -7,7 +7,7 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
-enum { AXES = 3, POOLED_WORK = 1 << 15 };
+enum { AXES = 3, POOLED_WORK = 1 << 15 };  // taps of a chunk: see sizes.h
 
 typedef struct {
     int64_t size, out, taps, stride, dilation, begin;

@@ -6,7 +6,7 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
-enum { CHUNK = 1 << 14 };
+enum { CHUNK = 1 << 14 };  // elements: see sizes.h
 
 typedef struct {
     const float *x;

@@ -19,6 +19,8 @@ typedef struct {
     void *interface;
 } Source;
 
+// Numbers that are drawn before they are used: 8 KiB of doubles, in the first cache.  Elements of a chunk:
+// see sizes.h.
 enum { DRAWN_BLOCK = 1 << 10, GRADIENT_CHUNK = 1 << 14 };
 
 static const Source *next_source(Params *params) {

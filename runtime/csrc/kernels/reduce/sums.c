@@ -56,7 +56,7 @@ static Failure run_scatter(const void *state, const Run *run) {
 
 // -- channels: [outer][channels][inner] -----------------------------------------------------------
 
-enum { SUM_WORK = 1 << 14 };
+enum { SUM_WORK = 1 << 14 };  // elements of a chunk: see sizes.h
 
 typedef struct {
     int64_t outer, channels, inner;

@@ -7,6 +7,8 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
+// Taps of a cubic along an axis, and those of three axes together.  Positions whose places are found at
+// once, for all channels: 48 KiB of indices and weights.  Elements of a chunk: see sizes.h.
 enum { MOST_AXES = 3, MOST_TAPS = 4, MOST_CORNERS = 64, POSITIONS = 64, SAMPLED_WORK = 1 << 14 };
 
 typedef enum { NEAREST, LINEAR, CUBIC } Mode;

@@ -6,7 +6,7 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
-enum { RESAMPLE_WORK = 1 << 14 };
+enum { RESAMPLE_WORK = 1 << 14 };  // elements read, or products: see sizes.h
 
 // -- elements at the sums of one offset of each axis ----------------------------------------------
 

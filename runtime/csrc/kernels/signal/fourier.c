@@ -25,8 +25,9 @@ typedef struct {
 typedef double Doubles __attribute__((vector_size(VECTOR_BYTES)));
 
 enum {
-    TRANSFORMED = 1 << 12,
-    TOGETHER = sizeof(Doubles) / sizeof(double),
+    TRANSFORMED = 1 << 12,  // numbers of the lines of a chunk: see sizes.h
+    TOGETHER = sizeof(Doubles) / sizeof(double),  // lines, one in each place of a vector
+    // Numbers of such a line.  A guess: four buffers of a vector's lines have to fit the third cache.
     MOST_TOGETHER = 1 << 15
 };
 

@@ -8,6 +8,8 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
+// Elements of a chunk: see sizes.h.  Lines side by side that are gone through at once, and elements of a
+// line: a compiler makes vectors of them, for the widest of which 64 bytes are one.
 enum { EXTREME_WORK = 1 << 14, LINES = 64, STRIPS = 64 };
 
 typedef struct Extremes Extremes;
@@ -54,6 +56,7 @@ static int64_t in_long_line(const float *x, int64_t n, bool backwards, bool larg
 
 // -- lines of floats ------------------------------------------------------------------------------
 
+// Vectors that do not wait for each other: a comparison and its choice take four cycles or so.
 enum { SIDE_BY_SIDE = 4, STRIP = SIDE_BY_SIDE * LANES };
 
 static inline bool any_of(Mask mask) {

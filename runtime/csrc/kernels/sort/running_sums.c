@@ -5,7 +5,7 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
-enum { ORDER_WORK = 1 << 13 };
+enum { ORDER_WORK = 1 << 13 };  // elements, each of which waits for the one before: see sizes.h
 
 typedef struct Sums Sums;
 

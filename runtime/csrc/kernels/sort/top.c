@@ -11,7 +11,7 @@
 #include "../support/sizes.h"
 
 enum {
-    TOP_WORK = 1 << 13,
+    TOP_WORK = 1 << 13,  // elements of the lines of a chunk: see sizes.h
     SPARSE = 4,  // columns for each that is wanted
     COLUMNS = 64,  // at least
     BLOCK = 16,  // elements that are passed over together

@@ -15,7 +15,7 @@ typedef struct {
     bool right;  // an element is behind boundaries that it is equal to
 } Ranks;
 
-enum { RANKED = 1 << 12 };
+enum { RANKED = 1 << 12 };  // elements of a chunk, each of which is looked for: see sizes.h
 
 static void *prepare_ranks(Params *params, Needs *needs) {
     (void)needs;

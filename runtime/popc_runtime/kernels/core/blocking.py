@@ -38,8 +38,8 @@ BLOCK_BYTES: Final = 3 << 15
 # From so many elements on, threads share the blocks, which are larger then: between two calls only
 # one thread runs, so that calls of a few microseconds leave the other waiting.
 _WORTH_SHARING: Final = 1 << 19
-_SHARED_BLOCK: Final = 4
-_MOST_SHARES: Final = 4
+_SHARED_BLOCK: Final = 4  # times the size of blocks of a single thread
+_MOST_SHARES: Final = 4  # parts, whatever the number of threads: results must not depend on it
 
 # (output block, operand blocks..., temporaries..., masks...) -> calls for that block
 Steps: TypeAlias = Callable[..., Iterable[Call]]

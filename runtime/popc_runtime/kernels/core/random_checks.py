@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_generator", "check_seed", "field_of"]
 
-_FLAG: Final = 1
+_FLAG: Final = 1  # the largest
 _UINT32: Final = 2**32 - 1  # the largest
 _UINT64: Final = 2**64 - 1  # the largest
 

@@ -17,4 +17,4 @@ __all__ = [
 ]
 
 X, W, R, BIAS, LENGTHS, INITIAL_H, INITIAL_C, PEEPHOLES = range(8)
-ATTENTION: Final = 6
+ATTENTION: Final = 6  # of an AUGRU, which has no initial c

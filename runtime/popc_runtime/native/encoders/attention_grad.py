@@ -35,8 +35,8 @@ def _attention_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Recor
     words: list[int] = []
     for array in (q, k, v, given, out, *outputs, bias):
         words += tensor_words(array)
-    kept = () if bias is None else (bias,)
-    return Record("AttentionGrad_f32", (*words, float_word(binding.number("scale"))), kept)
+    views = () if bias is None else (bias,)
+    return Record("AttentionGrad_f32", (*words, float_word(binding.number("scale"))), views)
 
 
 def _bias(binding: NativeBinding, shape: tuple[int, int, int, int]) -> tuple[bool, View | None]:

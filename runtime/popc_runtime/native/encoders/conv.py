@@ -38,14 +38,14 @@ def _conv(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
         return _product(binding, activation, panels)
     x, w, out = binding.input(0), binding.input(1), binding.output()
     bias, residual = binding.optional(2), binding.optional(3)
-    kept = []
+    copies = []
     if panels is not None:
         w = panels
     elif not w.is_contiguous:
         if not binding.is_constant(1):
             return None
         w = contiguous_copy(w)
-        kept.append(w)
+        copies.append(w)
     words = [
         *tensor_words(x),
         *tensor_words(w, constant=binding.is_constant(1), packed=panels is not None),
@@ -60,7 +60,7 @@ def _conv(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
         words.append(binding.integer("group", 1))
         for axis in axes:
             words += (axis.stride, axis.dilation, axis.begin)
-    return Record(kernel, (*words, *activation), tuple(kept))
+    return Record(kernel, (*words, *activation), tuple(copies))
 
 
 def packing_of_weights(conv: Operands[View]) -> Packing:

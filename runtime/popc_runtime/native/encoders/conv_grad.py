@@ -28,7 +28,7 @@ from popc_runtime.native.views import View, filled
 
 __all__ = ["ENCODERS"]
 
-_MOST_PHASES: Final = 16
+_MOST_PHASES: Final = 16  # MOST_PHASES of csrc/kernels/movement/weave.c
 
 
 def _weights_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
@@ -109,7 +109,7 @@ def _conv_transpose(binding: NativeBinding, numbers: Mapping[str, int]) -> Recor
     problem = _Transposed(binding, grouped, axes, (bias, group, activation))
     phases = [tuple(_Phase.of(axis)) for axis in axes]
     *before, last = problem.woven(phases) if problem.weaves(phases) else problem.moved(phases)
-    return Record(last.kernel, last.words, last.kept, None, tuple(before))
+    return Record(last.kernel, last.words, last.keeps_alive, None, tuple(before))
 
 
 @frozen

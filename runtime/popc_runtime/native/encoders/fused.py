@@ -79,8 +79,8 @@ def _fused(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     words = _words(maps, out, binding.output_dtypes[0], last.address, numbers)
     if words is None:
         return _one_by_one(binding, numbers, steps)
-    kept = tuple(view for record in records for view in record.kept)
-    return Record("FusedMaps", words, (*binding.inputs, out, *kept))
+    views = tuple(view for record in records for view in record.keeps_alive)
+    return Record("FusedMaps", words, (*binding.inputs, out, *views))
 
 
 def _one_by_one(

@@ -170,8 +170,8 @@ def _record(
         int(form),
         *epilogue.words,
     )
-    kept = (*operands, *parameters, *epilogue.kept)
-    return Record(kernel, words, tuple(operand for operand in kept if operand is not None))
+    views = (*operands, *parameters, *epilogue.keeps_alive)
+    return Record(kernel, words, tuple(operand for operand in views if operand is not None))
 
 
 ENCODERS: Final[dict[str, Encoder]] = {

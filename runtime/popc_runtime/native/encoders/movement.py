@@ -52,9 +52,9 @@ def _tile(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     for repeat, dim, stride in zip(repeats, x.shape, x.strides, strict=True):
         shape += (repeat, dim)
         strides += (0, stride)
-    kept = [axis for axis, dim in enumerate(shape) if dim != 1]
-    wide = tuple(shape[axis] for axis in kept)
-    source = x.of_memory(wide, tuple(strides[axis] for axis in kept))
+    axes = [axis for axis, dim in enumerate(shape) if dim != 1]
+    wide = tuple(shape[axis] for axis in axes)
+    source = x.of_memory(wide, tuple(strides[axis] for axis in axes))
     return moves([(out.reshape(wide), source)])
 
 

@@ -13,7 +13,7 @@ from popc_runtime.native.record import Encoder, Record, tensor_words
 __all__ = ["ENCODERS"]
 
 _FLOATS: Final = (0, 2, 5)  # operands
-_STORED: Final = (1, 2, 3, 4, 5)
+_STORED: Final = (1, 2, 3, 4, 5)  # operands that have to be constant
 _WORD: Final = 4  # bytes: as which numbers are read
 
 
@@ -30,8 +30,8 @@ def _matmul(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None
     zero = tensors(None) if stored[2] is None else tensor_words(stored[2], constant=True)
     result = out.reshape(-1, out.shape[-1])
     words = (*tensors(*operands), *zero, *tensors(*stored[3:], result), *sizes)
-    kept = tuple(view for view in (*operands, *stored, result) if view is not None)
-    return Record("ProductBits_f32", words, kept, before=before)
+    views = tuple(view for view in (*operands, *stored, result) if view is not None)
+    return Record("ProductBits_f32", words, views, before=before)
 
 
 def _are_known(binding: NativeBinding) -> bool:

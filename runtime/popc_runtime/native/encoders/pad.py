@@ -29,11 +29,11 @@ def _pad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     if mode == "constant" and value is None:
         return None
     begins, ends = pads[: x.ndim], pads[x.ndim :]
-    kept = (
+    inner = (
         slice(max(-begin, 0), dim - max(-end, 0))
         for begin, end, dim in zip(begins, ends, x.shape, strict=True)
     )
-    cropped = x[tuple(kept)]
+    cropped = x[tuple(inner)]
     firsts = [max(begin, 0) for begin in begins]
     window = [slice(at, at + dim) for at, dim in zip(firsts, cropped.shape, strict=True)]
     pairs = [(out[tuple(window)], cropped)]

@@ -62,8 +62,8 @@ def _dropout(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | Non
     else:
         sequence = binding.random
     words = [word for view in (x, ratio, training, out, mask) for word in tensor_words(view)]
-    kept = tuple(view for view in (x, ratio, training, out, mask, sequence) if view is not None)
-    return Record("Dropout_f32", (as_view(sequence.source).address, int(legacy), *words), kept)
+    views = tuple(view for view in (x, ratio, training, out, mask, sequence) if view is not None)
+    return Record("Dropout_f32", (as_view(sequence.source).address, int(legacy), *words), views)
 
 
 def _dropout_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:

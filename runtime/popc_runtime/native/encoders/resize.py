@@ -80,7 +80,7 @@ def _resample(
         records.append(_axis_record(source, target, number, table))
         source = target
     last = records.pop()
-    return Record(last.kernel, last.words, last.kept, before=tuple(records))
+    return Record(last.kernel, last.words, last.keeps_alive, before=tuple(records))
 
 
 def _axis_record(source: View, target: View, number: int, table: Taps) -> Record:

@@ -72,8 +72,8 @@ def _layer(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> R
     words += (_GATES[opcode], int(late), int(binding.text("direction", "forward") == "reverse"))
     words += (int(_is_usual(opcode, binding)), binding.integer("input_forget", 0))
     words += (float_word(binding.number("clip", 0.0)), *functions)
-    kept = tuple(view for view in (*operands, *results) if view is not None)
-    return Record("Recurrent_f32", tuple(words), kept, before=before, after=after)
+    views = tuple(view for view in (*operands, *results) if view is not None)
+    return Record("Recurrent_f32", tuple(words), views, before=before, after=after)
 
 
 def _operands(opcode: str, binding: NativeBinding) -> list[View | None]:
@@ -88,8 +88,8 @@ def _results(opcode: str, binding: NativeBinding) -> list[View | None]:
     """All states, the last h and c, and the states and gates that are kept."""
     states = _STATES[opcode]
     last_c = binding.optional_output(2) if states == 2 else None
-    kept = [binding.optional_output(1 + states + index) for index in range(2)]
-    return [binding.optional_output(0), binding.optional_output(1), last_c, *kept]
+    for_gradient = [binding.optional_output(1 + states + index) for index in range(2)]
+    return [binding.optional_output(0), binding.optional_output(1), last_c, *for_gradient]
 
 
 def _contiguous(
@@ -143,10 +143,10 @@ def _is_usual(opcode: str, binding: NativeBinding) -> bool:
     """True if the layer has the standard's functions, and nothing beyond states and bias."""
     directions = 2 if binding.text("direction", "forward") == "bidirectional" else 1
     beyond = [binding.optional(PEEPHOLES if opcode == "LSTM" else ATTENTION)]
-    kept = binding.outputs[1 + _STATES[opcode] :]
+    for_gradient = binding.outputs[1 + _STATES[opcode] :]
     return (
         opcode in _USUAL
-        and all(view is None for view in (*beyond, *kept))
+        and all(view is None for view in (*beyond, *for_gradient))
         and binding.attributes["activations"] == _USUAL[opcode] * directions
         and binding.number("clip", 0.0) == 0
         and not binding.integer("input_forget", 0)
