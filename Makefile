@@ -19,10 +19,14 @@ help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/.ready: pyproject.toml runtime/pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade 'pip>=25.1'
-	$(PIP) install -e ./runtime -e .
-	touch $@
+	@echo "Making $(VENV) with popc and what it needs ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@echo "Compiling the native kernels, which takes a minute or two ..."
+	@PYTHONWARNINGS=ignore $(PIP) install -e ./runtime
+	@PYTHONWARNINGS=ignore $(PIP) install -e .
+	@touch $@
+	@echo "$(VENV) is ready."
 
 $(VENV)/.test: $(VENV)/.ready
 	$(PIP) install --group test

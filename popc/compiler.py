@@ -9,6 +9,7 @@ from popc.frontend import ImportedModel, LoadedModel, import_model
 from popc.ir import Graph, Op, Tensor, format_graph
 from popc.lowering import lower
 from popc.memory import MemoryPlan, check_plan, format_plan, plan_memory
+from popc.ops.index_limits import index_limits
 from popc.options import Options
 from popc.placement import start_placement
 from popc.printable import counted
@@ -168,6 +169,7 @@ def plan_transformed(program: Transformed, watch: Watch = UNWATCHED) -> Planned:
             schedule,
             inplace=options.enable_inplace,
             channels_last=_wants_channels_last(program.request),
+            on_bytes=watch.counter(Stage.PLAN),
         )
         if options.verify_ir:
             _require_none("memory plan", check_plan(graph, schedule, plan))
@@ -196,6 +198,7 @@ def transform_program(
             require_weights(request.training, {*loaded.weight_names(), *variables})
             model, training, passes = _trained(model, request.training, request.options, watch)
             _show_graph(made, model.graph)
+    model = replace(model, limits=index_limits(model.graph))
     with watch.stage(Stage.TRANSFORM) as made:
         reports, settled = _transformed(model.graph, request, watch)
         passes += reports

@@ -64,8 +64,10 @@ def _prove(name: str, requests: Requests, loaded: LoadedModel) -> FitSpec:
             raise
         try:
             return _filled(name, requests, loaded, places)
-        except UsageError:
-            raise mixes from None
+        except UsageError as counts:
+            raise UsageError(
+                mixes.message, details=(f"or by a mask: {counts.message}",), hint=counts.hint
+            ) from None
     modes = [FitMode.SPLIT] * splits + [FitMode.PAD] * pads
     return FitSpec(name, tuple(modes), places, outputs)
 

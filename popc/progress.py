@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from popc_runtime.display import table_html
 
@@ -19,6 +19,7 @@ __all__ = [
     "UNWATCHED",
     "Made",
     "OnArtefact",
+    "OnBytes",
     "OnGraph",
     "OnProgress",
     "ProgressEvent",
@@ -26,6 +27,7 @@ __all__ = [
     "Stage",
     "Stopped",
     "Watch",
+    "no_bytes",
     "show_progress",
 ]
 
@@ -55,17 +57,20 @@ class Snapshot(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProgressEvent:
-    """One stage began or ended.
+    """One stage began, went on or ended.
 
     Attributes:
         stage: Which.
-        seconds: How long it took; ``None`` when it begins.
-        summary: What it produced, in a few words; "" when it begins.
+        seconds: How long it took; ``None`` before it has ended.
+        summary: What it produced, in a few words; "" when it begins; of a long one that goes on,
+            how far it is, how fast, and how long it will take.
+        since: Seconds since it began.
     """
 
     stage: Stage
     seconds: float | None = None
     summary: str = ""
+    since: float = 0.0
 
     def __str__(self) -> str:
         time = "   ..." if self.seconds is None else f" {self.seconds:7.2f} s"
@@ -73,6 +78,10 @@ class ProgressEvent:
 
 
 OnProgress: TypeAlias = Callable[[ProgressEvent], None]
+
+# Told how many of how many bytes a stage has done.
+OnBytes: TypeAlias = Callable[[int, int], None]
+_INTERVAL: Final = 0.2  # seconds between two looks at a stage that goes on
 
 # Receives the text form of what a stage made: (stage, text).
 OnArtefact: TypeAlias = Callable[[Stage, str], None]
@@ -123,6 +132,12 @@ class Watch:
         if stage is self.stop_after:
             raise Stopped
 
+    def counter(self, stage: Stage) -> OnBytes:
+        """The function that a stage tells how many of how many bytes are done."""
+        if self.on_progress is None:
+            return no_bytes
+        return _Counter(stage, self.on_progress)
+
     def show(self, snapshot: Snapshot, graph: Graph, order: Sequence[Op] | None = None) -> None:
         """Show a snapshot of the graph."""
         if self.on_graph is not None:
@@ -131,6 +146,36 @@ class Watch:
     def _tell(self, event: ProgressEvent) -> None:
         if self.on_progress is not None:
             self.on_progress(event)
+
+
+class _Counter:
+    """Tells how far a stage is, some times a second."""
+
+    def __init__(self, stage: Stage, tell: OnProgress) -> None:
+        self._stage = stage
+        self._tell = tell
+        self._start = self._last = perf_counter()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = perf_counter()
+        if now - self._last < _INTERVAL or not 0 < done < total:
+            return
+        self._last = now
+        since = now - self._start
+        rate = done / since
+        text = (
+            f"{_size(done)} of {_size(total)}, {_size(rate)}/s, {(total - done) / rate:.0f} s left"
+        )
+        self._tell(ProgressEvent(self._stage, None, text, since))
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def no_bytes(done: int, total: int) -> None:
+    """Nobody wants to know."""
+    del done, total
 
 
 UNWATCHED = Watch()

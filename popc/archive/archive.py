@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +39,28 @@ class Archive:
         self._blobs = tuple(blobs)
         self._compression = compression
 
-    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        on_bytes: Callable[[int, int], None] | None = None,
+    ) -> Path:
         """Write the archive: the whole file or nothing.
+
+        ``on_bytes`` is told how many of how many bytes are stored.
 
         Raises:
             ResourceError: the file exists (and ``force`` is not set) or cannot be written.
         """
-        write_archive(path, self.manifest, self._blobs, force=force, compression=self._compression)
+        write_archive(
+            path,
+            self.manifest,
+            self._blobs,
+            force=force,
+            compression=self._compression,
+            on_bytes=on_bytes,
+        )
         return Path(path)
 
     def to_bytes(self) -> bytes:

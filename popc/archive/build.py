@@ -188,6 +188,7 @@ def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
         seed=options.seed,
         floating_point_checks=_checks(options),
         sequences=tuple(SequenceSpec(name, parts) for name, parts in model.sequences.items()),
+        index_limits=model.limits,
         memory=_memory(planned.plan),
         provenance=provenance_of(program.request, program.loaded),
         operators=_operators(model.graph),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from popc.archive.archive import Archive
@@ -28,8 +29,15 @@ class StoredArchive(Archive):
             archive.verify()
             super().__init__(archive.manifest, (), Compression.DEFAULT)
 
-    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """See `Archive.save`."""
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        on_bytes: Callable[[int, int], None] | None = None,
+    ) -> Path:
+        """See `Archive.save`; a copy, which tells nothing of its progress."""
+        del on_bytes
         target = Path(path)
         refuse_to_replace(target, force=force)
         self._file.seek(0)

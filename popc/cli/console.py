@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -18,6 +18,8 @@ from popc.progress import OnProgress, ProgressEvent
 from popc_runtime.errors import BudgetError, DoesNotFitError, PopcError, SpokenHint
 
 __all__ = ["Console"]
+
+_PATIENCE: Final = 10.0  # seconds before a log gets a line about a stage that goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Console:
         """The callback for the beginning and the end of each stage; ``None`` to stay silent."""
         if self.quiet or not self.progress:
             return None
-        return _show_live if sys.stderr.isatty() else _show_line
+        return _show_live if sys.stderr.isatty() else _Lines()
 
     def on_count(self, what: str) -> Callable[[int, int], None]:
         """The callback for progress: how many of how many parts of some work are done."""
@@ -150,13 +152,23 @@ def _say_nothing(done: int, total: int) -> None:
     del done, total
 
 
-def _show_line(event: ProgressEvent) -> None:
-    """One line per finished stage."""
-    if event.seconds is not None:
+class _Lines:
+    """One line per finished stage, and now and then one about a stage that takes long."""
+
+    def __init__(self) -> None:
+        self._next = _PATIENCE
+
+    def __call__(self, event: ProgressEvent) -> None:
+        if event.seconds is not None:
+            self._next = _PATIENCE
+        elif event.since < self._next:
+            return
+        else:
+            self._next = event.since + _PATIENCE
         click.echo(str(event), err=True)
 
 
 def _show_live(event: ProgressEvent) -> None:
     """The running stage on a line that its end completes."""
-    end = "" if event.seconds is None else "\x1b[K\n"
-    click.echo(f"\r{event}{end}", nl=False, err=True)
+    end = "" if event.seconds is None else "\n"
+    click.echo(f"\r{event}\x1b[K{end}", nl=False, err=True)

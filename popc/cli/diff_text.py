@@ -29,7 +29,7 @@ def difference_text(data: Mapping[str, Any], names: tuple[str, str], *, show_all
     parts += _numbers("Instructions of the runtime", data.get("instructions", ()), limit)
     parts += _numbers("Memory of the runtime", data.get("memory_of_runtime", ()), limit)
     for name, rows in data.get("interface", {}).items():
-        parts += _values(name.capitalize(), rows, limit)
+        parts += _values(name.capitalize().replace("_", " "), rows, limit)
     parts += _values("Options", data.get("options", ()), limit)
     parts += _values("Provenance", data.get("provenance", ()), limit)
     parts += _numbers("Stored bytes", data["blob_bytes"], limit)

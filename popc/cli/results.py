@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from popc.cli.report import format_table
+from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
     from popc_runtime.format import Array
 
-__all__ = ["results_data", "results_table"]
+__all__ = ["read_labels", "results_data", "results_table", "top_data", "top_text"]
 
 _COLUMNS: Final = ("output", "type", "min", "mean", "max", "first values")
 _FIRST: Final = 4  # values of an output that are printed
@@ -57,6 +59,68 @@ def _numbers(values: Any) -> Any:
 def results_table(results: Mapping[str, Array]) -> str:
     """A row for each result."""
     return format_table([_COLUMNS, *(_row(name, array) for name, array in results.items())])
+
+
+def read_labels(path: Path) -> list[str]:
+    """The lines of a file, one for each class.
+
+    Raises:
+        ResourceError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResourceError(f"cannot read labels from {path}: {error}") from error
+
+
+def top_data(
+    results: Mapping[str, Array], count: int, labels: Sequence[str]
+) -> dict[str, list[list[dict[str, Any]]]]:
+    """The largest elements of each row along the last axis, by result that has such rows.
+
+    Raises:
+        UsageError: no result has rows, or there are fewer labels than elements in a row.
+    """
+    import numpy as np
+
+    found: dict[str, list[list[dict[str, Any]]]] = {}
+    for name, array in results.items():
+        if array.ndim == 0 or array.shape[-1] < 2 or array.dtype.kind not in "fiu":
+            continue
+        if labels and len(labels) < array.shape[-1]:
+            raise UsageError(
+                f"{name} has {array.shape[-1]:,} classes, but there is a name for "
+                f"{len(labels):,} of them only"
+            )
+        rows = array.reshape(-1, array.shape[-1])
+        order = np.argsort(-rows.astype(np.float64), axis=-1, kind="stable")[:, :count]
+        found[name] = [
+            [
+                {"index": index, "score": _number(row[index].item())}
+                | ({"label": labels[index]} if labels else {})
+                for index in best.tolist()
+            ]
+            for row, best in zip(rows, order, strict=True)
+        ]
+    if not found:
+        raise UsageError("--top: no result has rows of numbers to choose from")
+    return found
+
+
+def top_text(found: Mapping[str, list[list[dict[str, Any]]]]) -> str:
+    """`top_data` as tables."""
+    parts: list[str] = []
+    for name, rows in found.items():
+        for number, row in enumerate(rows):
+            where = f"{name}, row {number}" if len(rows) > 1 else name
+            table = [
+                [str(item["index"]), f"{item['score']:.6g}", item.get("label", "")]
+                if isinstance(item["score"], int | float)
+                else [str(item["index"]), item["score"], item.get("label", "")]
+                for item in row
+            ]
+            parts.append(format_table([["class", "score", where], *table], right=(0, 1)))
+    return "\n\n".join(parts)
 
 
 def _row(name: str, array: Array) -> tuple[str, ...]:

@@ -8,198 +8,276 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from popc.cli.schema_costs import DIFF, ESTIMATE, EXPLAIN, REPORT, TUNE
+from popc.cli.schema_words import (
+    ANY,
+    COUNT,
+    NUMBER,
+    NUMBER_OR_WORD,
+    OBJECT,
+    TEXT,
+    TRUTH,
+    Schema,
+    list_of,
+    map_of,
+    optional,
+    record,
+)
 from popc.cli.verbs import VERBS
 
 __all__ = ["DOCUMENTS", "document_schema", "options_file_schema"]
 
-_Schema = Mapping[str, Any]
-
-_TEXT: Final[_Schema] = {"type": "string"}
-_TRUTH: Final[_Schema] = {"type": "boolean"}
-_COUNT: Final[_Schema] = {"type": "integer", "minimum": 0}
-_NUMBER: Final[_Schema] = {"type": "number"}
-_OBJECT: Final[_Schema] = {"type": "object"}
-_VALUE: Final[_Schema] = {
-    "description": "A number; NaN and infinities are words.",
-    "anyOf": [{"type": ["number", "boolean", "null"]}, {"enum": ["nan", "inf", "-inf"]}],
-}
-
-
-def _list(of: _Schema) -> _Schema:
-    return {"type": "array", "items": of}
-
-
-def _map(of: _Schema) -> _Schema:
-    return {"type": "object", "additionalProperties": of}
-
-
-def _optional(one: _Schema) -> _Schema:
-    return {"anyOf": [one, {"type": "null"}]}
-
-
-def _record(required: Mapping[str, _Schema], **others: _Schema) -> _Schema:
-    """An object with the fields ``required``, and perhaps some ``others``."""
-    return {
-        "type": "object",
-        "properties": {**required, **others},
-        "required": sorted(required),
-    }
-
-
-_RESULT: Final = _record(
+_RESULT: Final = record(
     {
-        "name": _TEXT,
-        "dtype": _TEXT,
-        "shape": _list(_COUNT),
-        "min": _VALUE,
-        "mean": _VALUE,
-        "max": _VALUE,
-        "first_values": _list(_VALUE),
+        "name": TEXT,
+        "dtype": TEXT,
+        "shape": list_of(COUNT),
+        "min": NUMBER_OR_WORD,
+        "mean": NUMBER_OR_WORD,
+        "max": NUMBER_OR_WORD,
+        "first_values": list_of(NUMBER_OR_WORD),
     },
     values={"description": "All elements, nested as the shape says.", "type": ["array", "number"]},
 )
-_CYCLES: Final = _record({"total": _COUNT, "compute": _COUNT, "exchange": _COUNT, "sync": _COUNT})
-_TENSOR: Final = _record({"name": _TEXT, "agrees": _TRUTH, "difference": _NUMBER, "type": _TEXT})
-_REMOVED: Final = _record({"removed": _list(_TEXT), "bytes": _COUNT, "dry_run": _TRUTH})
-_PROVENANCE: Final = _map(_TEXT)
+_TENSOR: Final = record(
+    {"name": TEXT, "agrees": TRUTH, "difference": NUMBER, "type": TEXT},
+    allowed=NUMBER,
+    node=TEXT,
+    program=TEXT,
+    reason=TEXT,
+)
+_REMOVED: Final = record({"removed": list_of(TEXT), "bytes": COUNT, "dry_run": TRUTH})
+
+_OF_PROGRAM: Final = {
+    "inputs": list_of({"type": ["string", "object"]}),
+    "outputs": list_of({"type": ["string", "object"]}),
+    "streams": list_of(
+        record(
+            {"name": TEXT, "direction": TEXT, "dtype": TEXT, "shape": list_of(COUNT)},
+            samples_per_step=COUNT,
+            depth=COUNT,
+            return_type=optional(TEXT),
+            synthetic=optional(TEXT),
+        )
+    ),
+    "sequences": list_of(OBJECT),
+    "memory": map_of(COUNT),
+}
+_INSPECT: Final = record(
+    {"kind": {"enum": ["archive", "model"]}, "bytes": COUNT},
+    **_OF_PROGRAM,
+    # of archives
+    blobs=list_of(
+        record(
+            {
+                "name": TEXT,
+                "kind": TEXT,
+                "codec": TEXT,
+                "stored_bytes": COUNT,
+                "raw_bytes": COUNT,
+                "sha256": TEXT,
+            }
+        )
+    ),
+    compiler_version=TEXT,
+    fits=list_of(
+        record(
+            {
+                "dimension": TEXT,
+                "modes": list_of({"enum": ["fill", "pad", "split"]}),
+                "inputs": map_of(COUNT),
+                "outputs": map_of(COUNT),
+                "fills": map_of(TEXT),
+            }
+        )
+    ),
+    floating_point_checks=list_of(TEXT),
+    format_version=list_of(COUNT),
+    identical_seeds=TRUTH,
+    index_limits=map_of(COUNT),
+    model_sha256=TEXT,
+    operators={"type": ["array", "object"]},
+    options=list_of(record({"name": TEXT, "value": ANY, "origin": TEXT})),
+    program=TEXT,
+    programs=list_of(TEXT),
+    provenance=map_of(TEXT),
+    replicas=COUNT,
+    schema_hash=TEXT,
+    seed=COUNT,
+    training=optional(OBJECT),
+    variables=list_of(OBJECT),
+    variants=list_of(record({"name": TEXT, "trains": TRUTH, **_OF_PROGRAM})),
+    # of models
+    ir_version=COUNT,
+    nodes=list_of(TEXT),
+    op_counts=map_of(COUNT),
+    opsets=list_of(list_of({"type": ["string", "integer"]})),
+    producer=TEXT,
+    weight_bytes=COUNT,
+    weight_count=COUNT,
+    weights=list_of(TEXT),
+)
 
 # By the name in ``schema``: one for each verb, and for each of those of `popc cache`.
-DOCUMENTS: Final[Mapping[str, _Schema]] = {
-    "bench": _record(
+DOCUMENTS: Final[Mapping[str, Schema]] = {
+    "bench": record(
         {
-            "settings": _record({"runs": _COUNT, "warmup": _COUNT, "engine": _TEXT}),
-            "archive_bytes": _COUNT,
-            "load_seconds": _NUMBER,
-            "first_run_seconds": _NUMBER,
-            "latency_seconds": _record({"p50": _NUMBER, "p90": _NUMBER, "p99": _NUMBER}),
-            "runs_per_second": _NUMBER,
-            "arena_bytes": _COUNT,
-            "constant_bytes": _COUNT,
+            "settings": record({"runs": COUNT, "warmup": COUNT, "engine": TEXT}),
+            "archive_bytes": COUNT,
+            "load_seconds": NUMBER,
+            "first_run_seconds": NUMBER,
+            "latency_seconds": record({"p50": NUMBER, "p90": NUMBER, "p99": NUMBER}),
+            "runs_per_second": NUMBER,
+            "arena_bytes": COUNT,
+            "constant_bytes": COUNT,
         },
-        where=_list(
-            _record({"opcode": _TEXT, "native": _TRUTH, "seconds": _NUMBER, "count": _COUNT})
-        ),
-        compared=_record({"ratio": _NUMBER, "limit_percent": _optional(_NUMBER)}),
+        where=list_of(record({"opcode": TEXT, "native": TRUTH, "seconds": NUMBER, "count": COUNT})),
+        compared=record({"ratio": NUMBER, "limit_percent": optional(NUMBER)}),
     ),
     "cache-clear": _REMOVED,
-    "cache-export": _record({"file": _TEXT, "bytes": _COUNT, "keys": _list(_TEXT)}),
-    "cache-import": _record({"folder": _TEXT, "keys": _list(_TEXT)}),
-    "cache-list": _record(
+    "cache-export": record({"file": TEXT, "bytes": COUNT, "keys": list_of(TEXT)}),
+    "cache-import": record({"folder": TEXT, "keys": list_of(TEXT)}),
+    "cache-list": record(
         {
-            "folder": _TEXT,
-            "entries": _list(
-                _record(
+            "folder": TEXT,
+            "entries": list_of(
+                record(
                     {
-                        "key": _TEXT,
-                        "names": _list(_TEXT),
-                        "bytes": _COUNT,
-                        "used": _NUMBER,
-                        "damaged": _TRUTH,
-                        "parts": _OBJECT,
+                        "key": TEXT,
+                        "names": list_of(TEXT),
+                        "bytes": COUNT,
+                        "used": NUMBER,
+                        "damaged": TRUTH,
+                        "parts": OBJECT,
                     }
                 )
             ),
         }
     ),
     "cache-prune": _REMOVED,
-    "cache-status": _record(
+    "cache-status": record(
         {
-            "folder": _TEXT,
-            "entries": _COUNT,
-            "damaged": _COUNT,
-            "bytes": _COUNT,
-            "max_bytes": _COUNT,
-            "max_age_seconds": _COUNT,
+            "folder": TEXT,
+            "entries": COUNT,
+            "damaged": COUNT,
+            "bytes": COUNT,
+            "max_bytes": COUNT,
+            "max_age_seconds": COUNT,
         }
     ),
-    "cache-why": _record(
+    "cache-why": record(
         {
-            "key": _TEXT,
-            "hit": _TRUTH,
-            "nearest": _optional(_record({"key": _TEXT, "names": _list(_TEXT)})),
-            "differences": _list(_record({"part": _TEXT, "entry": _TEXT, "asked": _TEXT})),
+            "key": TEXT,
+            "hit": TRUTH,
+            "nearest": optional(record({"key": TEXT, "names": list_of(TEXT)})),
+            "differences": list_of(record({"part": TEXT, "entry": TEXT, "asked": TEXT})),
         }
     ),
-    "check": _record(
-        {"kind": {"enum": ["archive", "model"]}, "supported": _TRUTH},
-        compiles=_TRUTH,
-        problem=_optional(_record({"code": _TEXT, "message": _TEXT, "details": _list(_TEXT)})),
-        missing_instructions=_list(_TEXT),
-        signed_by=_list(_TEXT),
-        unsupported=_list(_record({"op": _TEXT, "domain": _TEXT, "reason": _TEXT})),
+    "check": record(
+        {"kind": {"enum": ["archive", "model"]}, "supported": TRUTH},
+        compiles=TRUTH,
+        problem=optional(record({"code": TEXT, "message": TEXT, "details": list_of(TEXT)})),
+        missing_instructions=list_of(TEXT),
+        signed_by=list_of(TEXT),
+        unsupported=list_of(record({"op": TEXT, "domain": TEXT, "reason": TEXT})),
     ),
-    "sign": _record({"archive": _TEXT, "signature": _TEXT}),
-    "compile": _record(
+    "sign": record({"archive": TEXT, "signature": TEXT}),
+    "compile": record(
         {},
-        archive=_TEXT,
-        bytes=_COUNT,
-        inputs=_list(_TEXT),
-        outputs=_list(_TEXT),
-        memory=_map(_COUNT),
-        timings=_map(_NUMBER),
-        stage=_TEXT,
-        text=_TEXT,
+        archive=TEXT,
+        bytes=COUNT,
+        inputs=list_of(TEXT),
+        outputs=list_of(TEXT),
+        programs=list_of(TEXT),
+        memory=map_of(COUNT),
+        timings=map_of(NUMBER),
+        stage=TEXT,
+        text=TEXT,
         options={"type": ["object", "array"]},
     ),
-    "completion": _record({"shell": _TEXT, "script": _TEXT, "use": _TEXT}),
-    "diff": _record({"before": _TEXT, "after": _TEXT, "same": _TRUTH}),
-    "doctor": _record(
+    "completion": record({"shell": TEXT, "script": TEXT, "use": TEXT}),
+    "diff": DIFF,
+    "doctor": record(
         {
-            "python": _TEXT,
-            "machine": _TEXT,
-            "system": _TEXT,
-            "processors": _COUNT,
-            "engine": _TEXT,
-            "native_kernels": _list(_TEXT),
-            "packages": _OBJECT,
-            "missing": _list(_TEXT),
+            "python": TEXT,
+            "machine": TEXT,
+            "system": TEXT,
+            "processors": COUNT,
+            "engine": TEXT,
+            "native_kernels": list_of(TEXT),
+            "packages": OBJECT,
+            "missing": list_of(TEXT),
         }
     ),
-    "estimate": _record({"target": _OBJECT, "fits": _TRUTH, "cycles": _CYCLES, "seconds": _NUMBER}),
-    "explain": _record({"target": _TEXT, "fits": _TRUTH}),
-    "export": _record({"file": _TEXT, "bytes": _COUNT}),
-    "inspect": _record(
-        {"kind": {"enum": ["archive", "model"]}, "bytes": _COUNT},
-        inputs=_list({"type": ["string", "object"]}),
-        outputs=_list({"type": ["string", "object"]}),
-        provenance=_PROVENANCE,
-        memory=_map(_COUNT),
-    ),
-    "options": _record(
-        {"options": _list(_record({"name": _TEXT, "type": _TEXT, "help": _TEXT, "default": {}}))}
-    ),
-    "report": _record({}, summary=_OBJECT, graph=_OBJECT, execution=_OBJECT, memory=_OBJECT),
-    "run": _record(
+    "estimate": ESTIMATE,
+    "explain": EXPLAIN,
+    "export": record({"file": TEXT, "bytes": COUNT}),
+    "inspect": _INSPECT,
+    "options": record(
         {
-            "steps": _COUNT,
-            "seconds": _NUMBER,
-            "outputs": _list(_RESULT),
-            "files": _map(_TEXT),
+            "options": list_of(
+                record(
+                    {"name": TEXT, "type": TEXT, "help": TEXT, "default": ANY},
+                    choices=list_of(TEXT),
+                    popart=TEXT,
+                    range=optional(list_of(NUMBER)),
+                    summary=TEXT,
+                    variable=TEXT,
+                )
+            )
         }
     ),
-    "targets": _record({"targets": _list(_record({"name": _TEXT, "tile": _OBJECT}))}),
-    "train": _record({"history": _list(_record({"epoch": _COUNT, "loss": _NUMBER}))}),
-    "tune": _record({"options_file": _TEXT, "fits": _TRUTH, "before": _OBJECT}),
-    "verify": _record(
+    "report": REPORT,
+    "run": record(
         {
-            "reference": _TEXT,
-            "rtol": _NUMBER,
-            "atol": _NUMBER,
-            "compared": _COUNT,
-            "mismatches": _list(_TENSOR),
-            "first_divergence": _optional(_TENSOR),
-            "tensors": _list(_TENSOR),
+            "steps": COUNT,
+            "seconds": NUMBER,
+            "outputs": list_of(_RESULT),
+            "files": map_of(TEXT),
+        },
+        top=map_of(list_of(list_of(record({"index": COUNT, "score": NUMBER_OR_WORD}, label=TEXT)))),
+    ),
+    "targets": record(
+        {
+            "targets": list_of(
+                record(
+                    {"name": TEXT, "tile": OBJECT},
+                    aliases=list_of(TEXT),
+                    description=TEXT,
+                    conv=OBJECT,
+                    exchange=OBJECT,
+                    host=OBJECT,
+                    links=OBJECT,
+                    num_io_tiles=COUNT,
+                    num_ipus=COUNT,
+                    peak_tflops=map_of(NUMBER),
+                    selection_order=TEXT,
+                )
+            )
         }
     ),
-    "version": _record({"version": _TEXT}),
+    "train": record({"history": list_of(record({"epoch": COUNT, "loss": NUMBER}))}),
+    "tune": TUNE,
+    "verify": record(
+        {
+            "reference": TEXT,
+            "rtol": NUMBER,
+            "atol": NUMBER,
+            "compared": COUNT,
+            "mismatches": list_of(_TENSOR),
+            "first_divergence": optional(_TENSOR),
+            "tensors": list_of(_TENSOR),
+        }
+    ),
+    "version": record({"version": TEXT}),
 }
-_ERROR: Final = _record(
+_ERROR: Final = record(
     {
-        "code": _TEXT,
-        "message": _TEXT,
-        "subject": _TEXT,
-        "hint": _TEXT,
-        "details": _list(_TEXT),
+        "code": TEXT,
+        "message": TEXT,
+        "subject": TEXT,
+        "hint": TEXT,
+        "details": list_of(TEXT),
     }
 )
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -214,12 +292,12 @@ def document_schema(name: str) -> dict[str, Any]:
         "$id": f"popc.{name}/1",
         "title": f"popc {name.replace('-', ' ')}",
         "description": about,
-        **_record(
+        **record(
             {
                 "schema": {"const": f"popc.{name}/1"},
                 "status": {"enum": ["ok", "negative", "error"]},
-                "exit_code": _COUNT,
-                "warnings": _list(_record({"message": _TEXT})),
+                "exit_code": COUNT,
+                "warnings": list_of(record({"message": TEXT})),
             }
         ),
         "if": {"required": ["error"]},

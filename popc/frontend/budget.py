@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from popc.frontend.names import shown
-from popc_runtime.errors import TooMuchWorkError
+from popc_runtime.errors import SpokenHint, TooMuchWorkError
 
 __all__ = ["NO_LIMITS", "ImportBudget", "ImportLimits"]
 
@@ -68,5 +68,8 @@ class ImportBudget:
         return TooMuchWorkError(
             f"{path}: importing comes to {work}, more than {option} allows ({allowed:,})",
             subject=option,
-            hint=f"if the model is meant to be that large: --set {option}={needed * 2}",
+            hint=SpokenHint(
+                f"if the model is meant to be that large: options={{{option!r}: {needed * 2}}}",
+                f"if the model is meant to be that large: --set {option}={needed * 2}",
+            ),
         )

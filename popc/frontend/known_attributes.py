@@ -68,7 +68,7 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
     "DynamicAdd": ("axes", "sizes"),
     "DynamicGRU": _RECURRENT,
     "DynamicSlice": ("axes", "sizes"),
-    "DynamicUpdate": ("axes", "sizes"),
+    "DynamicUpdate": ("axes", "noOverlap", "sizes"),
     "DynamicZero": ("axes", "sizes"),
     "EmbeddingLookup": ("serialization_factor",),
     "FixedWidthBins": ("n_bins",),
@@ -219,7 +219,6 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
         "unbiased_variance": Ignored("the running variance divides by N - 1 in any case", 0)
     },
     (_GRAPHCORE, "DynamicSlice"): {"noOverlap": _LAYOUT},
-    (_GRAPHCORE, "DynamicUpdate"): {"noOverlap": _LAYOUT},
     (_GRAPHCORE, "Init"): {
         "batch_axis": Ignored("is for models cut into batches; popc finds the batch axis itself"),
         "init_type": Ignored("contents are zeros unless they are given"),

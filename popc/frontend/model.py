@@ -49,6 +49,7 @@ class ImportedModel:
         values: Tensors by their names in the model; those of `TrainingBindings.keep`.
         updates: Variables that the model itself gives new values, with these.
         notes: What the user should know, although the model can be compiled.
+        limits: By integer input: less than this its numbers must be; see `index_limits`.
     """
 
     graph: Graph
@@ -58,6 +59,7 @@ class ImportedModel:
     values: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     updates: tuple[tuple[Tensor, Tensor], ...] = ()
     notes: tuple[str, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> ImportedModel:

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from math import prod
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from popc.inputs.arguments import load_file, pairs, read_arrays, read_stdin
+from popc.inputs.images import IMAGE_SUFFIXES, read_image
 from popc_runtime import Executable, TensorSpec
 from popc_runtime.data.streams.files import RAW_SUFFIXES, open_samples
-from popc_runtime.errors import ResourceError, UsageError
+from popc_runtime.errors import DeviceError, ResourceError, UsageError
 from popc_runtime.format import Array, StreamSpec
 
-__all__ = ["gather_inputs", "plan_outputs", "random_array", "write_outputs"]
+__all__ = [
+    "drawn_names",
+    "gather_inputs",
+    "may_not_suit",
+    "plan_outputs",
+    "random_inputs",
+    "write_outputs",
+]
+
+
+_FEW: Final = 10  # integers that nothing is known of are less
 
 
 def gather_inputs(
-    items: Sequence[str], executable: Executable, steps: int = 1
+    items: Sequence[str], executable: Executable, steps: int = 1, pixels: str = "auto"
 ) -> list[dict[str, Array]]:
     """The inputs of every step, from ``NAME=SOURCE`` items (or .npz files with all of them).
 
-    Samples for all steps may lie in a row, as sessions take them.
+    Samples for all steps may lie in a row, as sessions take them.  ``pixels``: see `read_image`.
 
     Raises:
         UsageError: an item is malformed, names no input, or has samples for another number of
@@ -43,7 +56,12 @@ def gather_inputs(
                 f"--input {name}={source}: the archive has no input {name!r}",
                 hint=f"its inputs are {', '.join(map(str, executable.inputs))}",
             )
-        named[name] = _read(executable.stream(name), source)
+        image = source.lower().endswith(IMAGE_SUFFIXES)
+        named[name] = (
+            read_image(Path(source), known[name], pixels)
+            if image
+            else _read(executable.stream(name), source)
+        )
     ready = {
         name: value
         if name not in known or isinstance(value, int)
@@ -51,7 +69,12 @@ def gather_inputs(
         for name, value in named.items()
     }
     return [
-        {name: _of_step(value, known.get(name), step, steps) for name, value in ready.items()}
+        {
+            name: _drawn(executable, known[name], value + step)
+            if isinstance(value, int)
+            else _of_step(value, known.get(name), step, steps)
+            for name, value in ready.items()
+        }
         for step in range(steps)
     ]
 
@@ -100,18 +123,53 @@ def _by_step(value: Array, spec: TensorSpec, stream: StreamSpec, steps: int) -> 
     )
 
 
-def _of_step(value: Array | int, spec: TensorSpec | None, step: int, steps: int) -> Array:
-    if isinstance(value, int):
-        assert spec is not None, "only known inputs are random"
-        return random_array(spec, value + step)
+def _of_step(value: Array, spec: TensorSpec | None, step: int, steps: int) -> Array:
     if spec is not None and steps > 1 and value.shape == (steps, *spec.shape):
         row: Array = value[step]
         return row
     return value
 
 
-def random_array(spec: TensorSpec, seed: int) -> Array:
-    """Reproducible values of a tensor's type: normal for floats, 0 or 1 for bool, else 0 to 9."""
+def drawn_names(items: Sequence[str], executable: Executable) -> list[str]:
+    """The inputs that ``items`` ask random values for."""
+    known = [spec.name for spec in executable.inputs]
+    explicit = [item for item in items if "=" in item]
+    given = pairs(explicit, "--input", known=known)
+    return [name for name, source in given.items() if source.startswith("random:")]
+
+
+def random_inputs(executable: Executable, given: Collection[str]) -> dict[str, Array]:
+    """Reproducible values of the inputs that are not ``given``."""
+    missing = (spec for spec in executable.inputs if spec.name not in given)
+    return {spec.name: _drawn(executable, spec, 0) for spec in missing}
+
+
+def _drawn(executable: Executable, spec: TensorSpec, seed: int) -> Array:
+    return random_array(spec, seed, executable.manifest.index_limits.get(spec.name, _FEW))
+
+
+@contextmanager
+def may_not_suit(drawn: Collection[str]) -> Iterator[None]:
+    """Say of a run that fails that inputs are random, as those of the names ``drawn`` are."""
+    try:
+        yield
+    except DeviceError as error:
+        if not drawn:
+            raise
+        names = " and ".join(f"--input {name}=FILE" for name in drawn)
+        raise type(error)(
+            error.message,
+            subject=error.subject,
+            hint=f"random inputs may not suit it: give {names}",
+            details=error.details,
+        ) from error
+
+
+def random_array(spec: TensorSpec, seed: int, limit: int = _FEW) -> Array:
+    """Reproducible values of a tensor's type: normal for floats, 0 or 1 for bool.
+
+    Integers are less than ``limit``, and than what their type holds.
+    """
     generator = np.random.default_rng(seed)
     if spec.dtype.is_float:
         values: Array = generator.standard_normal(spec.shape)
@@ -119,7 +177,9 @@ def random_array(spec: TensorSpec, seed: int) -> Array:
             bits = values.astype(np.float32).view(np.uint32) >> np.uint32(16)
             return bits.astype(np.uint16)
         return values.astype(spec.dtype.storage)
-    high = 2 if spec.dtype.value == "bool" else 10
+    if spec.dtype.value == "bool":
+        return generator.integers(0, 2, spec.shape).astype(spec.dtype.storage)
+    high = min(limit, int(np.iinfo(spec.dtype.storage).max) + 1)
     return generator.integers(0, high, spec.shape).astype(spec.dtype.storage)
 
 

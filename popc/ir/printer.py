@@ -90,6 +90,7 @@ def _settings(settings: OpSettings) -> str:
         "inplace": ",".join(f"{index}:{rank}" for index, rank in settings.inplace) or None,
         "location": settings.location.replace(" ", "+") or None,
         "available_memory": settings.available_memory,
+        "call": settings.call.replace(" ", "+") or None,
         "outline": ",".join(settings.outline) or None,
     }
     shown = [f"{name}={value}" for name, value in said.items() if value is not None]

@@ -68,6 +68,8 @@ class OpSettings:
         inplace: Priorities of operands, by their numbers, to be overwritten by the result.  What is
             not listed comes last; with 0 or less, an operand is never overwritten.
         location: What the user says about where results are kept, in the words of the options.
+        call: The call of a subgraph, by its first result, that the op is part of; "" if of none.
+            Ops of a call stay apart from others, and calls of the same ops share one graph.
         available_memory: How much of a tile's memory temporary data may take; ``None``: what the
             options say.
     """
@@ -87,10 +89,11 @@ class OpSettings:
     cut: ProductCut | None = None
     inplace: tuple[tuple[int, float], ...] = ()
     location: str = ""
+    call: str = ""
     available_memory: float | None = None
 
     @property
-    def place(self) -> tuple[int | None, int | None, int | None, int | None, str]:
+    def place(self) -> tuple[int | None, int | None, int | None, int | None, str, str]:
         """The place of the op.  Ops with different places are never merged or fused."""
         return (
             self.virtual_graph,
@@ -98,6 +101,7 @@ class OpSettings:
             self.execution_phase,
             self.batch_phase,
             self.tile_set,
+            self.call,
         )
 
     def inherited(self) -> OpSettings:

@@ -10,6 +10,7 @@ import numpy as np
 
 from popc.ir import Tensor
 from popc.memory.plan import ConstantBlock, aligned
+from popc.progress import OnBytes, no_bytes
 from popc_runtime.format import Array
 
 __all__ = ["ConstantPool"]
@@ -18,10 +19,10 @@ __all__ = ["ConstantPool"]
 class ConstantPool:
     """Assigns offsets to constants, and to the initial values of variables that have one.
 
-    Only arrays of equal size are compared, by their digests.
+    Only arrays of equal size are compared, by their digests.  ``on_bytes`` is told of the progress.
     """
 
-    def __init__(self, tensors: Iterable[Tensor]) -> None:
+    def __init__(self, tensors: Iterable[Tensor], on_bytes: OnBytes = no_bytes) -> None:
         arrays: dict[int, Array] = {}  # by identity: graphs share the arrays that they both read
         for tensor in tensors:
             array = _data(tensor)
@@ -31,11 +32,14 @@ class ConstantPool:
         self.blocks: list[ConstantBlock] = []
         self._offsets: dict[int, int] = {}
         found: dict[object, int] = {}
+        done, total = 0, sum(array.nbytes for array in arrays.values())
         for identity, array in arrays.items():
             key = (array.nbytes, _digest(array) if sizes[array.nbytes] > 1 else b"")
             if key not in found:
                 found[key] = self._append(array)
             self._offsets[identity] = found[key]
+            done += array.nbytes
+            on_bytes(done, total)
 
     def offset(self, tensor: Tensor) -> int:
         """The beginning of the data of ``tensor``."""

@@ -18,6 +18,7 @@ from popc.memory.sharing import share_buffers
 from popc.memory.storage import Buffer, Callee, Storage
 from popc.ops.aliases import Aliases, find_aliases
 from popc.ops.control import called_graphs, own_graphs
+from popc.progress import OnBytes, no_bytes
 from popc.schedule import Schedule
 from popc_runtime.format import Region
 
@@ -25,17 +26,23 @@ __all__ = ["plan_memory"]
 
 
 def plan_memory(
-    graph: Graph, schedule: Schedule, *, inplace: bool = True, channels_last: bool = False
+    graph: Graph,
+    schedule: Schedule,
+    *,
+    inplace: bool = True,
+    channels_last: bool = False,
+    on_bytes: OnBytes = no_bytes,
 ) -> MemoryPlan:
     """Place every tensor of ``graph`` and of the graphs nested in it.
 
     ``inplace=False`` keeps every result apart from all operands: nothing is overwritten by its
     successor, no Concat is joined.  ``channels_last`` lets images lie pixel by pixel where ops
-    allow it, not only those that convolutions of bytes make.
+    allow it, not only those that convolutions of bytes make.  ``on_bytes`` is told how many bytes
+    of constants have been compared.
     """
     initialised = [tensor for tensor in graph.variables if tensor.initial is not None]
     constants = ConstantPool(
-        [*(tensor for part in graph.walk() for tensor in part.constants), *initialised]
+        [*(tensor for part in graph.walk() for tensor in part.constants), *initialised], on_bytes
     )
     formats = choose_formats(graph, CONVOLUTIONS if channels_last else BYTE_CONVOLUTIONS)
     planner = _Planner(schedule, constants, find_aliases(graph, formats), inplace=inplace)

@@ -2,6 +2,9 @@
 
 Attributes ``axes`` and ``sizes`` say how large the slice is; the other axes are whole.  Operand 1
 holds one offset per axis.  A slice that leaves the tensor is an error when it happens.
+
+``no_overlap`` of a DynamicUpdate says that nothing else is written to its slice: then the gradient
+of operand 0 is that of the result, as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
 
-__all__ = ["OPS"]
+__all__ = ["NO_OVERLAP", "OPS"]
+
+NO_OVERLAP: Final = "no_overlap"
 
 
 def _window(inputs: OperandTypes, attributes: Attributes) -> Shape:

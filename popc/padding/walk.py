@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from popc.frontend import LoadedModel, import_model
 from popc.ir import Graph, Op, Tensor
@@ -12,11 +13,12 @@ from popc.padding.cases import PaddedCase, PaddingError, lanes_of_constant
 from popc.padding.lanes import LaneKind, Lanes
 from popc.padding.rules import rule_of
 from popc.request import CompileRequest
-from popc_runtime.errors import UsageError
+from popc_runtime.errors import SpokenHint, UsageError
 
 __all__ = ["prove_padding"]
 
-_PROBES = (2, 3)  # sizes that are looked at beside those of the programs
+_PROBES: Final = (2, 3)  # sizes that are looked at beside those of the programs
+_HINT: Final = "name the input that masks it, and its number there: {}; or compile all sizes"
 
 
 def prove_padding(
@@ -62,8 +64,9 @@ def _graph(name: str, size: int, request: CompileRequest, loaded: LoadedModel) -
 def _refused(name: str, why: str) -> UsageError:
     return UsageError(
         f"{name} cannot be filled up: {why}",
-        hint="name the input that masks what is filled up, and with what: --pad DIMENSION:MASK=0, "
-        "or pad={'DIMENSION': {'MASK': 0}}; or compile all sizes that occur",
+        hint=SpokenHint(
+            _HINT.format(f"pad={{{name!r}: {{'MASK': 0}}}}"), _HINT.format(f"--pad {name}:MASK=0")
+        ),
     )
 
 

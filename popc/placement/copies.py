@@ -108,7 +108,9 @@ class _Inserter:
     def _bounded(self, origin: Tensor, op: Op) -> Tensor:
         place = op.settings.place
         if (origin, place) not in self.bounds:
-            settings = replace(op.settings.inherited(), origin="boundary", schedule_priority=0.0)
+            settings = replace(
+                op.settings.inherited(), origin="boundary", schedule_priority=0.0, call=""
+            )
             bounded = build(self.graph, "Boundary", [origin], settings=settings)
             self.bounds[origin, place] = bounded.output
         return self.bounds[origin, place]
@@ -117,7 +119,9 @@ class _Inserter:
 def _settings_of_copy(origin: Tensor, source: int) -> OpSettings:
     """A copy belongs to the stage that computes what is copied."""
     settings = OpSettings() if origin.producer is None else origin.producer.settings.inherited()
-    return replace(settings, origin="interIpuCopy", virtual_graph=source, schedule_priority=0.0)
+    return replace(
+        settings, origin="interIpuCopy", virtual_graph=source, schedule_priority=0.0, call=""
+    )
 
 
 def _origin(tensor: Tensor) -> Tensor:

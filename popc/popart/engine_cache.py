@@ -44,6 +44,8 @@ __all__ = [
     "write_program",
 ]
 
+_DEBUG_ID: Final = "__debug_info_id"
+_DEBUG_IDS: Final = "__debug_id/"
 _PROGRAM: Final = "program.popx"
 _FACTS: Final = "session.json"
 
@@ -79,9 +81,41 @@ def model_parts(loaded: LoadedModel, model: onnx.ModelProto) -> dict[str, Packab
     """
     files = loaded.external_files()
     return {
-        "sha256": hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest(),
+        "sha256": _hash_of(model),
         "external": {name: file_hash(path, "") for name, path in files.items()},
     }
+
+
+def _hash_of(model: onnx.ModelProto) -> str:
+    """A hash of a model, without what counts the builders of a process, and their calls."""
+    sketch = onnx.ModelProto()
+    sketch.opset_import.extend(model.opset_import)
+    sketch.metadata_props.extend(
+        entry for entry in model.metadata_props if not entry.key.startswith(_DEBUG_IDS)
+    )
+    sketch.functions.extend(model.functions)
+    graph = model.graph
+    sketch.graph.node.extend(graph.node)
+    for field in (graph.input, graph.output, graph.value_info):
+        sketch.graph.output.extend(field)
+    _forget_counts(sketch.graph)
+    found = hashlib.sha256(sketch.SerializeToString(deterministic=True))
+    for weight in (*graph.initializer, *graph.sparse_initializer):
+        found.update(weight.SerializeToString(deterministic=True))
+    return found.hexdigest()
+
+
+def _forget_counts(graph: onnx.GraphProto) -> None:
+    graph.name = ""
+    for node in graph.node:
+        kept = [entry for entry in node.attribute if entry.name != _DEBUG_ID]
+        if len(kept) < len(node.attribute):
+            kept = [onnx.AttributeProto.FromString(entry.SerializeToString()) for entry in kept]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+        for entry in node.attribute:
+            for nested in (entry.g, *entry.graphs) if entry.HasField("g") else entry.graphs:
+                _forget_counts(nested)
 
 
 def find_program(folder: str, key: str) -> SavedProgram | None:

@@ -255,7 +255,7 @@ class GraphModel:
         node = self._nodes.get(names[0]) if names else None
         if node is None or set(node.output) != set(names):
             raise popart_exception(
-                f"Could not find a node with outputs {', '.join(map(repr, sorted(names)))}. Must "
+                f"Could not find a node with outputs {', '.join(sorted(names))}. Must "
                 f"specify all outputs of a node"
             )
         return node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -240,6 +241,32 @@ class HostWeights:
             Path(path).write_bytes(model.SerializeToString(deterministic=True))
         except OSError as error:
             raise popart_exception(f"Failed to open file {path}") from error
+
+    def move_external(self, old: str, new: str) -> None:
+        """Copy the data of weights in file ``old`` to ``new``, which they refer to from now on.
+
+        Raises:
+            popart_runtime_error: ``new`` exists, ``old`` does not, or no weight is in it.
+        """
+        moved = [
+            entry
+            for weight in self._model.graph.initializer
+            if weight.data_location == _T.EXTERNAL
+            for entry in weight.external_data
+            if (entry.key, entry.value) == ("location", old)
+        ]
+        what = f"Cannot move external data from '{old}' to '{new}'"
+        if Path(new).exists():
+            raise popart_runtime_error(f"{what}, but file '{new}' already exists")
+        if not Path(old).is_file():
+            raise popart_runtime_error(f"{what}: file '{old}' does not exist")
+        if not moved:
+            raise popart_runtime_error(
+                f"No ONNX model initializers have external location set to '{old}'"
+            )
+        shutil.copyfile(old, new)
+        for entry in moved:
+            entry.value = new
 
 
 def _write_external(weight: onnx.TensorProto, value: _Array) -> None:

@@ -31,6 +31,8 @@ def as_popart_reads(loaded: LoadedModel, options: SessionOptions) -> LoadedModel
     model = onnx.ModelProto()
     model.CopyFrom(loaded.proto)
     _rewrite(model.graph, options, type_of)
+    for output in model.graph.output:  # whose declared types may be ONNX's
+        output.ClearField("type")
     if all(item.domain != _GRAPHCORE for item in model.opset_import):
         model.opset_import.add(domain=_GRAPHCORE, version=1)
     return replace(loaded, proto=model)

@@ -18,15 +18,15 @@ from popc.popart.errors import (
     popart_runtime_error,
 )
 from popc.popart.inputs import InputShapeInfo
-from popc.popart.logger import log
+from popc.popart.logger import log, log_once
 from popc.popart.optimizer_replacement import require_replacement
 from popc.popart.optimizers import Optimizer
 from popc.popart.option_enums import SyntheticDataMode
 from popc.popart.options import SessionOptions
 from popc.popart.patterns import Patterns
 from popc.popart.rng_state import rng_state_of, state_of_rng
-from popc.popart.session_core import SessionCore
 from popc.popart.session_setup import Setup
+from popc.popart.session_support import Ir, SessionSupport
 from popc.popart.translation import popart_errors
 from popc.trained.optimizer import update_optimizer
 from popc_runtime.errors import UsageError
@@ -34,7 +34,7 @@ from popc_runtime.errors import UsageError
 __all__ = ["InferenceSession", "OutOfMemoryException", "TrainingSession"]
 
 
-class _Session(SessionCore):
+class _Session(SessionSupport):
     """The interface that both kinds of sessions have in common."""
 
     # -- random numbers --------------------------------------------------------------------------
@@ -209,7 +209,8 @@ class _Session(SessionCore):
         Raises:
             popart_exception: programs for the device cannot be saved, or it is not prepared.
         """
-        del savePopartMetadata, saveVariables
+        if not (savePopartMetadata and saveVariables):
+            log_once("session", "An executable always has its metadata, and its variables")
         self._require_offline()
         self._prepared("saveExecutable")
         target = Path(path).expanduser()
@@ -231,6 +232,12 @@ class _Session(SessionCore):
             raise popart_exception(f"Could not open file {filename}")
         with popart_errors():
             self._setup.load(path)
+
+    def getTensorIds(self) -> set[str]:
+        """The names of all tensors."""
+        return self._ids()
+
+    getAllTensorIds = getTensorIds  # PopART's inference sessions call it so
 
 
 class InferenceSession(_Session):
@@ -256,12 +263,22 @@ class InferenceSession(_Session):
                 )
             )
 
-    def getAllTensorIds(self) -> set[str]:
-        """The names of all tensors."""
-        return self._ids()
-
     def checkInplacingAmbiguity(self) -> None:
         """Check that no order of ops decides about results; popc's planner takes care of that."""
+
+    @classmethod
+    def fromIr(cls, ir: Ir, deviceInfo: DeviceInfo, name: str = "fromIr") -> InferenceSession:
+        """A session of the model that another one has compiled, with weights of its own.
+
+        Raises:
+            popart_exception: the other session trains, or there is no device.
+        """
+        if deviceInfo is None:
+            raise popart_exception("Must pass a valid deviceInfo to InferenceSession")
+        session = cls.__new__(cls)
+        with popart_errors():
+            session._begin(ir.on(deviceInfo, name))
+        return session
 
 
 class TrainingSession(_Session):
@@ -291,10 +308,6 @@ class TrainingSession(_Session):
                 optimizer=optimizer,
             )
             self._begin(setup)
-
-    def getTensorIds(self) -> set[str]:
-        """The names of all tensors."""
-        return self._ids()
 
     @native
     def updateOptimizerFromHost(self, optimizer: Optimizer, /) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
 from math import prod
@@ -27,6 +27,7 @@ from popc.popart.host_weights import HostWeights
 from popc.popart.loading import load_model
 from popc.popart.logger import log
 from popc.popart.option_enums import SyntheticDataMode
+from popc.popart.session_options import picks_samples
 from popc.popart.session_setup import Setup
 from popc.popart.step_checks import check_counts
 from popc.popart.stepio import IStepIO, PyStepIO, PyWeightsIO
@@ -60,9 +61,10 @@ class SessionCore:
         self._executable: Executable | None = None
         self._is_prepared = self._is_loaded = self._sent = self._has_run = False
         self._rng: tuple[int, ...] = ()  # as they were set, until they are used
-        self._checked = False
+        self._checked = self._in_sync = False
         self._seed = time.time_ns() & 0xFFFFFFFFFFFFFFFF
-        setup.transform()
+        if not setup.is_transformed:
+            setup.transform()
         self._weights = HostWeights(
             *(setup.model, setup.base, setup.unused_weights),
             setup.shared,
@@ -127,7 +129,8 @@ class SessionCore:
         options = self._setup.options
         with popart_errors():
             executable = self._setup.executable(self._seed)
-        log("session", "INFO", "Graph compiled")
+        if not self._setup.was_loaded:
+            log("session", "INFO", "Graph compiled")
         if not options.compileEngine:
             return
         self._executable = executable
@@ -324,11 +327,19 @@ class SessionCore:
         with popart_errors(runtime=True):
             executable.run_connected({name: samples(name) for name in infos}, takers)
 
+    def _picked(self, name: str) -> Callable[[int], bool]:
+        """Says of the number of an anchor's value within a step whether it is returned."""
+        kind, sizes = self._setup.flow.art(name), self._setup.sizes
+        picks = picks_samples(self._setup.options, trains=self._TRAINS)
+        if kind.id() is not AnchorReturnTypeId.EveryN or not picks:
+            return lambda _: True
+        return lambda number: (number // sizes.replicas + 1) % kind.rp() == 0
+
     def _taker(self, executable: Executable, stepio: IStepIO, name: str, elements: int) -> Take:
         """Takes the values of an anchor, of which the program gives so many elements in a step."""
         setup = self._setup
         sizes, kind = setup.sizes, setup.flow.art(name)
-        take = numbered(partial(stepio.take, name), setup.picked(name))
+        take = numbered(partial(stepio.take, name), self._picked(name))
         wanted = sizes.anchor_count(AnchorReturnType("All"), setup.info(name))
         once = kind.id() in _EACH and sizes.accumulation > 1 and elements < wanted
         if not once:

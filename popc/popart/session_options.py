@@ -112,8 +112,8 @@ def options_of(
     values["accumulation_factor"] = accumulation_of(options)
     values["replicated_graph_count"] = replicas_of(options)
     values["batches_per_step"] = flow.batchesPerStep()
-    counts_micro_batches = accumulation_of(options) > 1  # the session then picks the samples
-    anchors = {name: _anchor(flow, name, counts_micro_batches) for name in flow.anchors()}
+    picks = picks_samples(options, trains=trains)
+    anchors = {name: _anchor(flow, name, picks=picks) for name in flow.anchors()}
     values["anchors"] = anchors
     values["default_anchor"] = _anchor_of_inputs(anchors, model)
     _set_ipus(values, max(_ipus(options, device), 1 + highest_virtual_graph(options, model)))
@@ -293,10 +293,15 @@ def _group(kind: CommGroupType, size: int) -> str:
     return f"{_GROUPS[kind]}:{size}" if sized else _GROUPS[kind]
 
 
-def _anchor(flow: DataFlow, name: str, counts_micro_batches: bool) -> str:
+def picks_samples(options: SessionOptions, *, trains: bool) -> bool:
+    """True if the session picks one of so many samples itself, because the program cannot."""
+    return accumulation_of(options) > 1 or pipelines_with(options, trains=trains)
+
+
+def _anchor(flow: DataFlow, name: str, *, picks: bool) -> str:
     kind = flow.art(name)
     if kind.id() is AnchorReturnTypeId.EveryN:
-        return "all" if counts_micro_batches else f"every_n:{kind.rp()}"
+        return "all" if picks else f"every_n:{kind.rp()}"
     return kind.id().name.lower()
 
 

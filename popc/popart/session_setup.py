@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -26,7 +26,7 @@ from popc.popart.engine_cache import (
     read_program,
     write_program,
 )
-from popc.popart.enums import AnchorReturnTypeId, DeviceType
+from popc.popart.enums import DeviceType
 from popc.popart.errors import (
     popart_exception,
     popart_runtime_error,
@@ -40,7 +40,7 @@ from popc.popart.loading import read_for_session
 from popc.popart.logger import log, log_once
 from popc.popart.model_names import needed_names, read_names
 from popc.popart.op_errors import op_problem
-from popc.popart.optimizer_table import literal, optimizer_table
+from popc.popart.optimizer_table import optimizer_table
 from popc.popart.optimizers import Optimizer
 from popc.popart.option_enums import VirtualGraphMode
 from popc.popart.options import SessionOptions
@@ -49,14 +49,19 @@ from popc.popart.patterns import Patterns
 from popc.popart.program import Program, info_of, load_program
 from popc.popart.reading import as_popart_reads
 from popc.popart.serialized_ir import serialized_ir
-from popc.popart.session_options import accumulation_of, options_of, replicas_of
+from popc.popart.session_options import (
+    accumulation_of,
+    options_of,
+    replicas_of,
+)
+from popc.popart.session_training import training_of
 from popc.popart.setup_checks import check_device, check_setup, no_anchor
 from popc.popart.shared_variables import on_one_replica, variable_settings
+from popc.popart.shift_graphs import write_shift_graphs
 from popc.popart.summary import summary_of
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Snapshot
 from popc.reporting.estimation import costs_of
-from popc.training import TrainingSettings, parse_training
 from popc_runtime import Executable
 from popc_runtime.cache import claimed, key_of
 from popc_runtime.errors import ModelError, OptionError, PopcError, UsageError
@@ -64,7 +69,6 @@ from popc_runtime.errors import ModelError, OptionError, PopcError, UsageError
 __all__ = ["Setup"]
 
 _WORDS_PER_WORKER: Final = 4  # of 32 bits: the state of a worker's generator has 128
-_FLOATS: Final = (1, 10, 11, 16)  # ONNX's numbers of float32, float16, float64 and bfloat16
 _GRADIENT: Final = "Gradient___"
 _PREFIX: Final = "^[A-Za-z0-9]+___"
 _STEPS: Final = "showExecutionSteps"
@@ -177,6 +181,18 @@ class Setup:
 
     # -- the program -----------------------------------------------------------------------------
 
+    @property
+    def is_transformed(self) -> bool:
+        """True if `transform` has nothing to do any more."""
+        return self._program is not None
+
+    def on_device(self, device: DeviceInfo, name: str) -> Self:
+        """The same settings on another device, with the same program if that does as well."""
+        other = replace(self, device=device, name=name)
+        if other._kind_of_device() != self._kind_of_device():
+            other._program, other._saved, other._archive = None, None, b""
+        return other
+
     def transform(self) -> None:
         """Compile as far as no device is needed, unless the cache has the program.
 
@@ -187,7 +203,10 @@ class Setup:
             *(self.options, self.patterns, self.flow, self.device, self.model),
             trains=self.optimizer is not None,
         )
-        training = self._training() if self.optimizer is not None else None
+        training = None
+        if self.optimizer is not None:
+            table = self.optimizer_table()
+            training = training_of(self.model, self.loss, table, self.unused_weights)
         loaded = on_one_replica(self.loaded, self.shared, self.sizes.replicas)
         loaded = as_popart_reads(loaded, self.options)
         self._program = Program(loaded, settings, self.flow.anchors(), training)
@@ -211,6 +230,9 @@ class Setup:
             raise self._said(error) from error
         for note in self._program.transform().model.notes:
             log_once("ir", note)
+        folder = self.options.serializedPoprithmsShiftGraphsDir
+        if folder:
+            write_shift_graphs(folder, self._program.orders())
         if Snapshot.FINAL in self._program.listings.checkpoints:
             self._program.planned()
 
@@ -232,22 +254,6 @@ class Setup:
         scaling = self.options.automaticLossScalingSettings
         weights = [weight.name for weight in self.model.graph.initializer]
         return optimizer_table(self.optimizer, weights, scaling)
-
-    def _training(self) -> TrainingSettings:
-        loss = {"type": "identity", "input": self.loss, "name": self.loss}
-        table: dict[str, Any] = {"loss": loss, "optimizer": self.optimizer_table()}
-        unused = self.unused_weights
-        floats = [
-            weight
-            for weight in self.model.graph.initializer
-            if weight.data_type in _FLOATS and weight.name not in unused
-        ]
-        if any(not weight.dims for weight in floats):
-            table["weights"] = {"trainable": [literal(weight.name) for weight in floats]}
-        settings = parse_training(table)
-        return TrainingSettings(
-            settings.loss, settings.optimizer, settings.trainable, settings.frozen, False
-        )
 
     def executable(self, seed: int) -> Executable:
         """The program, loaded.
@@ -319,10 +325,15 @@ class Setup:
         return {
             "model": model_parts(self.loaded, self.model),
             "popc": compiler_parts(),
-            "popart": {"loss": self.loss, "name": self.name, "device": repr(self.device)},
+            "popart": {"loss": self.loss, "name": self.name, "device": self._kind_of_device()},
             "options": repr(self._program.options),
             "training": repr(self._program.training),
         }
+
+    def _kind_of_device(self) -> str:
+        """The properties of the device that a program may depend on."""
+        device = self.device
+        return f"{device.numIpus} {device.tilesPerIPU} {device.ipuVersion}"
 
     def _to_save(self, archive: bytes) -> SavedProgram:
         infos = {name: self.info(name) for name in self.ids()}
@@ -381,13 +392,6 @@ class Setup:
             return infos[name]
         base = re.sub(_PREFIX, "", name)
         return infos.get(base) if name.startswith(_GRADIENT) else None
-
-    def picked(self, name: str) -> Callable[[int], bool]:
-        """Says of the number of an anchor's value within a step whether it is returned."""
-        kind, sizes = self.flow.art(name), self.sizes
-        if kind.id() is not AnchorReturnTypeId.EveryN or sizes.accumulation == 1:
-            return lambda _: True
-        return lambda number: (number // sizes.replicas + 1) % kind.rp() == 0
 
     def ids(self) -> set[str]:
         """The names of all tensors."""

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from popc.popart.anchor_arrays import StepSizes
 from popc.popart.enums import ReplicatedStreamMode
-from popc.popart.errors import (
-    popart_exception,
-    popart_internal_exception,
-    popart_runtime_error,
-)
+from popc.popart.errors import popart_internal_exception, popart_runtime_error
 from popc.popart.logger import log
 from popc.popart.model_names import all_names
 from popc.popart.session_setup import Setup
@@ -49,7 +45,7 @@ def _check_input(setup: Setup, name: str, given: int, inputs: set[str]) -> None:
     info, sizes = setup.info(name), setup.sizes
     expected = sizes.input_count(info, broadcast=_is_broadcast(setup, name))
     if given != expected:
-        raise popart_exception(
+        raise popart_runtime_error(
             f"Unexpected number of input elements for Tensor {name}. Expected {expected}, but "
             f"received {given}.\n{_factors(sizes, info)}"
         )
@@ -65,7 +61,7 @@ def _check_output(setup: Setup, name: str, given: int) -> None:
     info, sizes, kind = setup.info(name), setup.sizes, setup.flow.art(name)
     expected = sizes.anchor_count(kind, info)
     if given != expected:
-        raise popart_exception(
+        raise popart_runtime_error(
             f"Unexpected number of output elements for Tensor {name}. Expected {expected}, but "
             f"received {given}.\n{_factors(sizes, info)}, return type {kind.id().name}"
         )

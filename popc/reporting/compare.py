@@ -35,7 +35,7 @@ def compare_profiles(before: Profile, after: Profile) -> dict[str, Any]:
         "interface": {
             "inputs": _specs(one.inputs, other.inputs),
             "outputs": _specs(one.outputs, other.outputs),
-            "other programs": _values(_variants(before), _variants(after)),
+            "other_programs": _values(_variants(before), _variants(after)),
             "variables": _specs(one.variables, other.variables),
         },
         "options": _options(before, after),

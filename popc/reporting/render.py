@@ -1,8 +1,8 @@
 """The report as one HTML file that needs nothing else.
 
-The file holds a charting library, plotly, and our own script.  A policy in its head names both by
-their hashes and forbids everything else, so that a name in a hostile model cannot become code, and
-the page asks no other machine for anything.
+The file holds a charting library, plotly, packed, and our own script.  A policy in its head names
+both by their hashes and forbids everything else, so that a name in a hostile model cannot become
+code, and the page asks no other machine for anything.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from gzip import compress
 from hashlib import sha256
 from html import escape
 from importlib import resources
@@ -44,7 +45,7 @@ def render_page(profile: Profile) -> str:
             "policy": escape(_policy(library, script)),
             "style": _part("page.css"),
             "data": _as_script(printable_data(page_data(profile))),
-            "library": library,
+            "packed": b64encode(compress(library.encode(), mtime=0)).decode(),
             "script": script,
         },
     )

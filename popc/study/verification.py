@@ -13,7 +13,7 @@ import numpy as np
 
 from popc.frontend import LoadedModel, bound_values, expose_tensors
 from popc.requests import Requests
-from popc_runtime import Executable, TensorSpec, load
+from popc_runtime import Executable, load
 from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format import Array, is_archive
 
@@ -210,9 +210,10 @@ def _run_popc(
     executable: Executable, inputs: Sequence[str]
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Results and inputs of one run."""
-    from popc.inputs.arrays import gather_inputs, random_array
+    from popc.inputs.arrays import drawn_names, gather_inputs, may_not_suit, random_inputs
 
     given = gather_inputs(inputs, executable)[0]
-    missing: list[TensorSpec] = [spec for spec in executable.inputs if spec.name not in given]
-    arrays = {**given, **{spec.name: random_array(spec, 0) for spec in missing}}
-    return executable.run(arrays), arrays
+    drawn = random_inputs(executable, given)
+    with may_not_suit([*drawn_names(inputs, executable), *drawn]):
+        arrays = {**given, **drawn}
+        return executable.run(arrays), arrays

@@ -294,6 +294,24 @@ def test_a_name_means_the_latest_model_and_version(tmp_path: Path) -> None:
     assert find_entry(str(tmp_path), "net").key == keys[-1]
 
 
+def test_the_latest_is_the_latest_although_the_clock_went_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = []
+    for version, now in (("1", 2_000), ("2", 1_000)):
+        monkeypatch.setattr("time.time_ns", lambda now=now: now * 10**9)
+        parts: dict[str, Any] = {"shapes": {}, "model": {"sha256": version}, "popc": {}}
+        keys.append(key_of(parts))
+        store_entry(
+            str(tmp_path),
+            keys[-1],
+            lambda path: path.write_bytes(_BYTES),
+            names=("net",),
+            parts=parts,
+        )
+    assert find_entry(str(tmp_path), "net").key == keys[-1]
+
+
 def test_programs_travel_in_one_file(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     key = _store(here, 1, "net")

@@ -36,6 +36,7 @@ _LINES = [
     "compile m.onnx -o n.popx",
     "completion bash",
     "diff m.popx m.popx",
+    "diff m.popx p.popx",
     "doctor",
     "estimate m.onnx",
     "explain m.onnx",
@@ -43,6 +44,7 @@ _LINES = [
     "inspect m.popx",
     "options",
     "report m.popx",
+    "report m.popx --all --json r.json --force",
     "run m.popx -i x=random:0",
     "run m.popx -i x=random:0 --values",
     "targets",
@@ -59,7 +61,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(affine(), made / "m.onnx")
     lines = [str(made / "m.onnx"), "-o", str(made / "m.popx"), "--set", "cost_report=true"]
     assert run(["-q", "compile", *lines]) == 0
+    lines = [str(made / "m.onnx"), "-o", str(made / "p.popx"), "--set", "enable_inplace=false"]
+    assert run(["-q", "compile", *lines, "--set", "cost_report=true"]) == 0
     return made
+
+
+_ALL = ("schema", "status", "exit_code", "warnings")
+
+
+def _strict(name: str) -> Any:
+    """The schema of a document without room for what it does not say."""
+    return _closed(dict(DOCUMENTS[name]))
+
+
+def _closed(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        closed = {key: _closed(value) for key, value in schema.items()}
+        if "properties" in schema:
+            closed["additionalProperties"] = False
+        return closed
+    return [_closed(item) for item in schema] if isinstance(schema, list) else schema
 
 
 @pytest.mark.parametrize("line", [*_LINES, *_ERRORS])
@@ -72,6 +93,8 @@ def test_documents_are_what_their_schemas_say(
     document: Any = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     name = document["schema"].removeprefix("popc.").removesuffix("/1")
     jsonschema.validate(document, document_schema(name))
+    if "error" not in document:
+        jsonschema.validate({k: v for k, v in document.items() if k not in _ALL}, _strict(name))
     assert document["exit_code"] == code
     assert ("error" in document) == (line in _ERRORS)
     for key in document:

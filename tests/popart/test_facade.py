@@ -13,7 +13,8 @@ _ROOT: Final = Path(__file__).parents[2]
 _FACADE: Final = _ROOT / "facade"
 
 _SCRIPT: Final = """
-import popart, popart_core, popart_opset10, popart.builder, popart.tensorinfo
+import popart, popart_core, popart_opset10
+assert popart.builder.Opset and popart.session and popart.tensorinfo.TensorInfo
 import popart._internal.ir as ir
 import popc.popart
 assert set(popc.popart.__all__) <= set(dir(popart)), "names"

@@ -40,6 +40,14 @@ def _infer(build: Callable[[Any, str], str], **options: object) -> np.ndarray[An
         (lambda b, x: b.aiOnnx.reducesumsquare([x], axes=[], keepdims=0), _X**2),
         (lambda b, x: b.aiOnnx.argmax([x], axis=0, keepdims=0), np.array([1, 1], np.int32)),
         (
+            lambda b, x: b.aiOnnx.topk([x, b.aiOnnx.constant(np.array([1]))])[1],
+            np.array([[0], [0]], np.int32),
+        ),
+        (
+            lambda b, x: b.aiOnnx.gather([x, b.aiOnnx.constant(np.array([1], np.uint32))]),
+            _X[1:],
+        ),
+        (
             lambda b, x: b.aiOnnx.add(
                 [
                     x,

@@ -1,4 +1,4 @@
-"""Numbers of optimizers as anchors, and batches that are cut."""
+"""Numbers of optimizers as anchors, batches that are cut, updates that do not overlap."""
 
 from __future__ import annotations
 
@@ -60,3 +60,32 @@ def test_the_batch_of_a_recurrent_layer_is_its_second_dimension() -> None:
         session.run(popart.PyStepIO({x: data, state: np.ones((2, 2, 4), np.float32)}, anchors))
         results.append(anchors[y])
     np.testing.assert_array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize(("apart", "expected"), [(False, [1, 1, 1, 0]), (True, [1, 1, 1, 1])])
+def test_gradients_of_updates_that_are_said_not_to_overlap(
+    *, apart: bool, expected: list[float]
+) -> None:
+    """Then nobody clears what earlier updates have written, as in PopART."""
+    builder = popart.Builder()
+    kind = popart.DataType.FLOAT
+    y = builder.aiGraphcore.init([7], kind, popart.InitType.Zero)
+    weights = [builder.addInitializedInputTensor(np.ones(4, np.float32)) for _ in range(2)]
+    places = [builder.addInputTensor("UINT32", [1]) for _ in weights]
+    for weight, place in zip(weights, places, strict=True):
+        y = builder.aiGraphcore.dynamicupdate([y, place, weight], [0], [4], noOverlap=apart)
+    loss = builder.aiGraphcore.l1loss([y], 1.0, popart.ReductionType.Sum)
+    name = f"Gradient___{weights[0]}"
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [name]),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createCpuDevice(),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    inputs = {place: np.array([3 * n], np.uint32) for n, place in enumerate(places)}
+    session.run(popart.PyStepIO(inputs, anchors))
+    np.testing.assert_array_equal(anchors[name], expected)

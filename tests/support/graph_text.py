@@ -288,5 +288,6 @@ _SETTINGS: Final[Mapping[str, Any]] = {
     "inplace": lambda text: tuple((int(index), float(rank)) for index, rank in _numbered(text)),
     "location": lambda text: text.replace("+", " "),
     "available_memory": float,
+    "call": str,
     "outline": lambda text: (*text.split(","),),
 }

@@ -132,6 +132,8 @@ def _outcome(child: _Child) -> Outcome:
     if not child.text:
         return Outcome(errors=["crashed, or took too long"], seconds=seconds)
     items, errors = json.loads(child.text)
+    if not items and not errors:
+        errors = ["no test was found in it"]
     return Outcome(items, errors, seconds)
 
 

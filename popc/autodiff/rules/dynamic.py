@@ -7,6 +7,8 @@ from typing import Final
 
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Tensor
+from popc.ir.attributes import integer
+from popc.ops.dynamic import NO_OVERLAP
 
 __all__ = ["GRADIENTS"]
 
@@ -14,7 +16,8 @@ __all__ = ["GRADIENTS"]
 def _at(b: Backward, op_type: str, *operands: Tensor) -> Tensor:
     """An op on the same slice of another tensor."""
     first, *others = operands
-    return b.emit(op_type, [first, b.input(1), *others], b.attributes)
+    window = {name: value for name, value in b.attributes.items() if name != NO_OVERLAP}
+    return b.emit(op_type, [first, b.input(1), *others], window)
 
 
 def _slice(b: Backward) -> Sequence[Tensor | None]:
@@ -22,7 +25,10 @@ def _slice(b: Backward) -> Sequence[Tensor | None]:
 
 
 def _update(b: Backward) -> Sequence[Tensor | None]:
-    first = _at(b, "DynamicZero", b.grad()) if b.wants(0) else None
+    first = None
+    if b.wants(0):
+        apart = integer(b.attributes, NO_OVERLAP, 0)
+        first = b.grad() if apart else _at(b, "DynamicZero", b.grad())
     return [first, None, _at(b, "DynamicSlice", b.grad()) if b.wants(2) else None]
 
 

@@ -23,7 +23,7 @@ from popc.cli.model_options import (
 )
 from popc.cli.programs import cache_option, program_source
 from popc.cli.report import Report, format_bytes, format_seconds, format_table
-from popc_runtime.errors import DeviceError, ResourceError, UsageError
+from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
     from popc_runtime import Executable
@@ -102,14 +102,18 @@ def command(
     """
     limit = _percent(fail_over, compare)
     import popc_runtime
+    from popc.inputs.arrays import drawn_names, gather_inputs, may_not_suit, random_inputs
 
     archive = program_source(file, settings, train, console, cached=cached)
     start = perf_counter()
     executable = popc_runtime.load(archive, threads=threads, engine=engine, limits=limits)
     loaded = perf_counter()
     executable = executable.program(program) if program else executable
-    arrays, invented = _gathered(executable, inputs)
-    first = _first_run(executable, arrays, invented)
+    given = gather_inputs(inputs, executable)[0]
+    drawn = random_inputs(executable, given)
+    arrays = {**given, **drawn}
+    with may_not_suit([*drawn_names(inputs, executable), *drawn]):
+        first = _time_run(executable, arrays)
     for _ in range(warmup):
         executable.run(arrays)
     times = sorted(_time_run(executable, arrays) for _ in range(runs))
@@ -127,10 +131,7 @@ def command(
     text = _table(data)
     if where:
         rows = _profile(executable, arrays)
-        data["where"] = [
-            {"opcode": row.opcode, "native": row.native, "seconds": row.seconds, "count": row.calls}
-            for row in rows
-        ]
+        data["where"] = [row.to_dict() for row in rows]
         text += "\n\n" + _where_table(rows)
     if save is not None:
         _save(save, data)
@@ -148,36 +149,6 @@ def _percent(text: str | None, compare: Path | None) -> float | None:
         return float(text.rstrip("%"))
     except ValueError:
         raise UsageError(f"--fail-over {text}: expected a percentage, as in 5%") from None
-
-
-def _gathered(
-    executable: Executable, inputs: tuple[str, ...]
-) -> tuple[dict[str, Array], dict[str, Array]]:
-    """All inputs, and those among them that nobody gave."""
-    from popc.inputs.arrays import gather_inputs, random_array
-
-    given = gather_inputs(inputs, executable)[0]
-    missing = (spec for spec in executable.inputs if spec.name not in given)
-    invented = {spec.name: random_array(spec, 0) for spec in missing}
-    return {**given, **invented}, invented
-
-
-def _first_run(
-    executable: Executable, arrays: dict[str, Array], invented: dict[str, Array]
-) -> float:
-    """The time of the run that shows whether random labels, indices and the like will do."""
-    try:
-        return _time_run(executable, arrays)
-    except DeviceError as error:
-        if not invented:
-            raise
-        names = " and ".join(f"--input {name}=FILE" for name in invented)
-        raise type(error)(
-            error.message,
-            subject=error.subject,
-            hint=f"inputs that are not given are random, which may not suit it: give {names}",
-            details=error.details,
-        ) from error
 
 
 def _time_run(executable: Executable, arrays: dict[str, Array]) -> float:
@@ -214,6 +185,15 @@ class _Row(NamedTuple):
     native: bool
     seconds: float
     calls: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as JSON has it."""
+        return {
+            "opcode": self.opcode,
+            "native": self.native,
+            "seconds": self.seconds,
+            "count": self.calls,
+        }
 
 
 def _profile(executable: Executable, arrays: dict[str, Array]) -> list[_Row]:

@@ -243,7 +243,8 @@ def _compile(
 
     timer = _Timer(console.on_progress())
     wanted = dumps.stages.__setitem__ if dumps.text_folder else None
-    archive = compile_requests(requests, Watch(timer, wanted, dumps.on_graph), against)
+    watch = Watch(timer, wanted, dumps.on_graph)
+    archive = compile_requests(requests, watch, against)
     timer(ProgressEvent(Stage.PACK))
     to_stdout = str(target) == "-"
     if to_stdout:
@@ -251,7 +252,7 @@ def _compile(
         sys.stdout.buffer.write(data)
         size = len(data)
     else:
-        archive.save(target, force=force)
+        archive.save(target, force=force, on_bytes=watch.counter(Stage.PACK))
         size = target.stat().st_size
     timer(ProgressEvent(Stage.PACK, timer.since_last(), format_bytes(size)))
     dumps.write()
@@ -290,7 +291,7 @@ class _Timer:
     def __call__(self, event: ProgressEvent) -> None:
         if event.seconds is not None:
             self.seconds[event.stage] = self.seconds.get(event.stage, 0.0) + event.seconds
-        else:
+        elif not event.summary:
             self._last = self._clock()
         if self._forward is not None:
             self._forward(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,6 +21,7 @@ from popc.cli.model_options import (
 )
 from popc.cli.programs import cache_option, load_program
 from popc.cli.report import Report, counted, format_seconds
+from popc.inputs.choices import PIXELS
 from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ __all__ = ["command"]
     multiple=True,
     metavar="NAME=SOURCE",
     help="x=x.npy, x=data.npz (its array x), x=x.bin (raw elements), x=- (a .npy from stdin), "
-    "x=random:SEED; "
+    "x=cat.jpg (a picture, see --pixels), x=random:SEED; "
     "data.npz alone gives every input by its name.",
 )
 @click.option(
@@ -83,6 +84,26 @@ __all__ = ["command"]
     "text. For archives compiled with instrument_with_hardware_cycle_counter.",
 )
 @click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Print the N largest elements of each row of results, as of the scores of classes.",
+)
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The names of the classes for --top, a line for each.",
+)
+@click.option(
+    "--pixels",
+    type=click.Choice(PIXELS),
+    default="auto",
+    show_default=True,
+    help="Of pictures: bytes from 0 to 255, numbers from 0 to 1, or normalised as for ImageNet; "
+    "auto: bytes for integers, imagenet for floats with three channels, else unit.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
@@ -110,6 +131,9 @@ def command(
     seed: int | None,
     fp_checks: bool | None,
     report_path: Path | None,
+    top: int | None,
+    labels: Path | None,
+    pixels: str,
     timeout: float | None,
     values: bool,
     force: bool,
@@ -128,7 +152,7 @@ def command(
     \b
     popc run model.popx --input x=image.npy --output results/
     popc run model.popx --input x=random:0 --steps 10
-    popc run model.onnx --dim batch=1 --input x=image.npy
+    popc run model.onnx --dim batch=1 --input x=cat.jpg --top 5 --labels classes.txt
     popc run instrumented.popx --input x=random:0 --report cycles.txt
     """
     from popc.cli.results import results_data, results_table
@@ -136,6 +160,7 @@ def command(
 
     if values and not console.json:
         raise UsageError("--values prints into the JSON document", hint="popc --format json run")
+    best = _Best.of(top, labels)
     executable = load_program(
         *(file, settings, train, console),
         cached=cached,
@@ -147,29 +172,54 @@ def command(
         timeout=timeout,
     )
     executable = executable.program(program) if program else executable
-    samples = gather_inputs(inputs, executable, steps)
+    samples = gather_inputs(inputs, executable, steps, pixels)
     targets = plan_outputs(results, executable.outputs, force=force)
     if console.json and "-" in targets.values():
         raise UsageError("stdout takes the JSON document or an array, not both")
     if report_path is not None and report_path.exists() and not force:
         raise ResourceError(f"{report_path} exists already", hint="--force replaces it")
     keywords = {"cast": "no" if strict else "safe", "timeout": timeout}
-    arrays = _run_steps(executable, samples, steps, keywords)
+    arrays = _run_steps(executable, samples, steps, inputs, keywords)
     if report_path is not None:
         _write_report(executable, report_path)
     warnings = _non_finite(arrays, strict=strict)
+    data, tables = best.of_results(arrays)
     written = write_outputs(arrays, targets)
     seconds = executable.stats().run_seconds
-    data = {
+    data |= {
         "steps": steps,
         "seconds": seconds,
         "outputs": results_data(arrays, values=values),
         "files": written,
     }
     steps_text = f"{counted(steps, 'step')} in {format_seconds(seconds)}"
-    text = "\n".join([results_table(arrays), steps_text, *_renamed(written, results)])
-    to_stdout = "-" in written.values()
-    return Report("run", data, "" if to_stdout else text, warnings=warnings)
+    text = "\n".join([results_table(arrays), *tables, steps_text, *_renamed(written, results)])
+    return Report("run", data, "" if "-" in written.values() else text, warnings=warnings)
+
+
+class _Best(NamedTuple):
+    """The best classes that are wanted: how many (0: none), and the names of all."""
+
+    number: int
+    names: Sequence[str]
+
+    @classmethod
+    def of(cls, top: int | None, labels: Path | None) -> _Best:
+        """The classes that --top and --labels ask for."""
+        from popc.cli.results import read_labels
+
+        if labels is not None and top is None:
+            raise UsageError("--labels are names for --top N")
+        return cls(top or 0, () if labels is None else read_labels(labels))
+
+    def of_results(self, arrays: Mapping[str, Array]) -> tuple[dict[str, Any], list[str]]:
+        """The best classes as data and as tables, if they are wanted."""
+        from popc.cli.results import top_data, top_text
+
+        if not self.number:
+            return {}, []
+        found = top_data(arrays, self.number, self.names)
+        return {"top": found}, [f"\n{top_text(found)}\n"]
 
 
 def _renamed(written: Mapping[str, str], asked: Sequence[str]) -> list[str]:
@@ -192,12 +242,16 @@ def _run_steps(
     executable: Executable,
     samples: Sequence[Mapping[str, Array]],
     steps: int,
+    inputs: Sequence[str],
     keywords: Mapping[str, Any],
 ) -> dict[str, Array]:
     """Results by name; of several steps, stacked along a new first axis."""
     import numpy as np
 
-    collected = [executable.run(sample, **keywords) for sample in samples]
+    from popc.inputs.arrays import drawn_names, may_not_suit
+
+    with may_not_suit(drawn_names(inputs, executable)):
+        collected = [executable.run(sample, **keywords) for sample in samples]
     if steps == 1:
         return collected[0]
     return {

@@ -204,8 +204,11 @@ def _lines(tuning: Tuning, output: Path, line: Any) -> Iterator[str]:
     yield from _front(tuning)
     yield from _others(tuning)
     yield ""
-    yield f"{output} holds the chosen options:"
-    yield f"  {line()}"
+    if found.best.change:
+        yield f"{output} holds the chosen options:"
+        yield f"  {line()}"
+    else:
+        yield f"{output} holds the options as they were; nothing is to be gained by others."
 
 
 def _chosen(tuning: Tuning) -> Iterator[str]:
@@ -213,12 +216,16 @@ def _chosen(tuning: Tuning) -> Iterator[str]:
 
     found = tuning.found
     assert found.best is not None
+    if not found.best.change:
+        yield (
+            f"None of {found.planned:,} programs is better for {tuning.objective} on "
+            f"{tuning.target.name}: the options are best as they are."
+        )
+        return
     yield (
         f"Of {found.planned:,} programs the best for {tuning.objective} on "
         f"{tuning.target.name}: {effect_text(found.best.outcome, found.base)}"
     )
-    if not found.best.change:
-        yield "The options are best as they are."
     rows = [
         [f"  {name} = {value}", effect_text(found.best.outcome, found.effects[name])]
         for name, value in found.best.change.options.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from popc.options.groups.batch_serialization import OVERLAPPING, PartsMethod
+from popc.options.groups.batch_serialization import PartsMethod
 from popc.options.options import Options
 
 __all__ = ["conflicts"]
@@ -12,15 +12,8 @@ __all__ = ["conflicts"]
 
 def conflicts(options: Options) -> Iterator[str]:
     """Parts that loops cannot make."""
-    if options.batch_serialization_method is not PartsMethod.LOOP:
+    if options.method_for_parts is not PartsMethod.LOOP:
         return
-    schedule = options.batch_serialization_batch_schedule
-    if schedule in OVERLAPPING:
-        yield (
-            f"batch_serialization_batch_schedule is {schedule}, but parts that "
-            "batch_serialization_method, loop, puts into a loop cannot overlap: choose "
-            "unroll_static or unroll_dynamic, or the schedule isomorphic"
-        )
     for place in ("execution_phase", "pipeline_stage", "virtual_graph"):
         name = f"batch_serialization_concat_on_{place}_change"
         if not getattr(options, name):

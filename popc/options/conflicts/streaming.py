@@ -50,7 +50,7 @@ def conflicts(options: Options) -> Iterator[str]:
 
 
 def _loops_over_parts(options: Options) -> bool:
-    return options.cuts_batch and options.batch_serialization_method is PartsMethod.LOOP
+    return options.cuts_batch and options.method_for_parts is PartsMethod.LOOP
 
 
 def _about_tiles(what: str, location: TensorLocation, io_tiles: int) -> Iterator[str]:

@@ -137,7 +137,9 @@ class BatchOptions:
         PartsMethod.UNROLL_DYNAMIC,
         "Form of the program for the parts. unroll_dynamic repeats the ops, and reads and "
         "writes parts with slices that differ in an index only; unroll_static reads parts with "
-        "plain slices, which are free, and joins them; loop makes one loop over the parts.",
+        "plain slices, which are free, and joins them; loop makes one loop over the parts, which "
+        "is written out as unroll_dynamic does it where batch_serialization_batch_schedule lets "
+        "parts overlap.",
         popart="batchSerializationSettings.method",
     )
     batch_serialization_transform_context: PartsContext = option(
@@ -153,6 +155,14 @@ class BatchOptions:
     def cuts_batch(self) -> bool:
         """True if the batch is cut at all."""
         return self.batch_serialization_factor > 1
+
+    @property
+    def method_for_parts(self) -> PartsMethod:
+        """The method, but for parts that are to overlap: these are repeated, not in a loop."""
+        if self.batch_serialization_batch_schedule in OVERLAPPING:
+            in_loop = self.batch_serialization_method is PartsMethod.LOOP
+            return PartsMethod.UNROLL_DYNAMIC if in_loop else self.batch_serialization_method
+        return self.batch_serialization_method
 
     def batch_axis(self, name: str) -> Dimension | None:
         """The dimension of an input that is its batch; ``None`` if nothing is said."""

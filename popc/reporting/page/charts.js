@@ -103,11 +103,11 @@ function allTiles() {
   const limit = Math.max(...DATA.chips.map((chip) => chip.limit));
   const highest = z.reduce((most, row) => row.reduce((a, b) => Math.max(a, b), most), 0);
   const data = [{
-    type: "heatmap", z, y: DATA.chips.map((_, ipu) => `IPU ${ipu}`), zmin: 0, zmax: byId("memory-limit").checked ? limit : highest,
+    type: "heatmap", z, y: DATA.chips.map((_, ipu) => String(ipu)), zmin: 0, zmax: byId("memory-limit").checked ? limit : highest,
     colorscale: "Viridis", colorbar: { title: { text: "bytes" }, thickness: 12 },
-    hovertemplate: "%{y}, tile %{x}: %{z:,} bytes<extra></extra>",
+    hovertemplate: "IPU %{y}, tile %{x}: %{z:,} bytes<extra></extra>",
   }];
-  return { data, layout: { xaxis: { title: { text: "tile" } }, yaxis: { type: "category" } }, label: `Bytes of all tiles of ${z.length} IPUs` };
+  return { data, layout: { xaxis: { title: { text: "tile" } }, yaxis: { title: { text: "IPU" }, type: "category" } }, label: `Bytes of all tiles of ${z.length} IPUs` };
 }
 
 function livenessChart() {
@@ -130,8 +130,8 @@ function livenessChart() {
   data.push(flat("always live", always, "dot", CATEGORY_COLOURS[0]), flat("limit", chip.limit, "dash", LIMIT));
   const layout = {
     xaxis: { title: { text: "step of the schedule" }, anchor: "y" },
-    yaxis: { title: { text: "busiest tile" }, domain: [0, 0.46], rangemode: "tozero" },
-    yaxis2: { title: { text: "all tiles" }, domain: [0.54, 1], rangemode: "tozero" },
+    yaxis: { title: { text: "bytes of the busiest tile" }, domain: [0, 0.46], rangemode: "tozero" },
+    yaxis2: { title: { text: "bytes of all tiles" }, domain: [0.54, 1], rangemode: "tozero" },
     hovermode: "closest",
     shapes: [...mark(chip.peak_step, LIMIT, "dot"), ...mark(chip.op.indexOf(state.op), colour("--link"), "solid")],
   };
@@ -163,14 +163,14 @@ function phaseChart() {
     text: [ALL[index] > 0.06 * total ? share(ALL[index], total) : ""], textposition: "inside", insidetextanchor: "middle", textfont: { color: "#fff" },
     hovertemplate: `${kind}: %{x:,} cycles, ${share(ALL[index], total)}<extra></extra>`,
   }));
-  const layout = { barmode: "stack", xaxis: { title: { text: "cycles" } }, yaxis: { showticklabels: false } };
+  const layout = { barmode: "stack", xaxis: { title: { text: "cycles" } }, yaxis: { title: { text: "all phases" }, showticklabels: false } };
   return { data, layout, label: DATA.kinds.map((kind, index) => `${kind} ${count(ALL[index])}`).join(", ") };
 }
 
-function horizontal(data, names, legend) {
+function horizontal(data, names, legend, title) {
   const layout = {
     barmode: "stack", bargap: 0.25, xaxis: { title: { text: "cycles" } }, hovermode: "closest",
-    yaxis: { autorange: "reversed", type: "category", tickmode: "array", tickvals: names.map((_, i) => i), ticktext: names, fixedrange: true },
+    yaxis: { title: { text: title }, autorange: "reversed", type: "category", tickmode: "array", tickvals: names.map((_, i) => i), ticktext: names, fixedrange: true },
     showlegend: legend,
   };
   return { data, layout, height: (legend ? 120 : 60) + 22 * Math.max(names.length, 3) };
@@ -181,7 +181,7 @@ function typeChart() {
   const names = ranked.map(([type]) => plain(DATA.ops.types[type]));
   const hints = ranked.map(([type, one]) => `${plain(DATA.ops.types[type])}: ${count(one.ops)} ops, ${count(one.total)} cycles`);
   const data = bars(names.map((_, i) => i), hints, ranked.map(([, one]) => one.parts), names.map(() => -1));
-  return { ...horizontal(data, names, false), label: hints.slice(0, 5).join("; ") };
+  return { ...horizontal(data, names, false, "type of op"), label: hints.slice(0, 5).join("; ") };
 }
 
 function opChart() {
@@ -189,7 +189,7 @@ function opChart() {
   const names = ops.map((op) => plain(shortened(DATA.ops.name[op], narrow() ? 16 : 40)));
   const hints = ops.map((op) => `${plain(shortened(DATA.ops.name[op], 70))}<br>${plain(DATA.ops.types[DATA.ops.type[op]])}, ${count(TOTALS[op])} cycles, ${share(TOTALS[op], TOTAL)}`);
   const data = bars(ops.map((_, i) => i), hints, ops.map((op) => DATA.ops.cycles[op]), ops);
-  return { ...horizontal(data, names, true), label: `The most expensive op is ${DATA.ops.name[ops[0]] ?? "none"}` };
+  return { ...horizontal(data, names, true, "op"), label: `The most expensive op is ${DATA.ops.name[ops[0]] ?? "none"}` };
 }
 
 // -- trace ----------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ function traceChart() {
   const layout = {
     barmode: "overlay", hovermode: "closest", shapes,
     xaxis: { title: { text: "cycles" }, range: [from, to] },
-    yaxis: { tickmode: "array", tickvals: labels.map((_, row) => row), ticktext: labels, range: [2 * rows - 0.5, -0.5], fixedrange: true },
+    yaxis: { title: { text: "program" }, tickmode: "array", tickvals: labels.map((_, row) => row), ticktext: labels, range: [2 * rows - 0.5, -0.5], fixedrange: true },
   };
   return { data, layout, height: Math.max(narrow() ? 420 : 340, 180 + 70 * rows), label: `${count(DATA.ops.name.length)} program steps in ${count(TOTAL)} cycles` };
 }

@@ -30,6 +30,11 @@ def options_file(tuning: Tuning, given: Mapping[str, Any]) -> str:
         f"# Chosen by popc tune for {tuning.objective} on {tuning.target.name}:",
         f"# {effect_text(found.best.outcome, found.base)}.",
     ]
+    if not chosen:
+        head = [
+            f"# popc tune has planned {found.planned:,} programs, and none is better for",
+            f"# {tuning.objective} on {tuning.target.name} than the options as they were.",
+        ]
     parts = ["\n".join(head)]
     kept = {**given, **dict(_other_settings(tuning))}
     if kept:

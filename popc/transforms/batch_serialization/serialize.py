@@ -62,7 +62,7 @@ class BatchSerialization(Pass):
             excluded=[op for op in graph.ops if self.name in op.settings.exclude_patterns],
         )
         regions = find_groups(graph, analysis)
-        method = options.batch_serialization_method
+        method = options.method_for_parts
         if method is PartsMethod.LOOP:
             make_loops(graph, analysis, regions)
         else:

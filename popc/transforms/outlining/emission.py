@@ -125,6 +125,7 @@ def _plain(settings: OpSettings) -> OpSettings:
         execution_phase=None,
         batch_phase=None,
         bins=(),
+        call="",
         part=StepPart.FORWARD,
         recompute=Recompute.UNDEFINED,
     )
@@ -137,6 +138,7 @@ def _add_call(
     settings = replace(
         own[0],
         origin=common_origin([settings.origin for settings in own]) or callee.name,
+        call="",
         schedule_priority=max(settings.schedule_priority for settings in own),
     )
     return instance.graph.add_op(

@@ -36,7 +36,7 @@ class Outlining(Pass):
         %d = Call(%b, @v) callee = graph part_1
 
     Attributes:
-        enabled: Whether to do anything.
+        enabled: Whether to look everywhere, or only at what the model calls.
         terms: What a part must be worth.
         orders: Tells in which order ops are going to run.
     """
@@ -60,9 +60,11 @@ class Outlining(Pass):
 
     def run(self, graph: Graph) -> PassOutcome:
         """Outline until nothing is worth it any more; the number of calls."""
-        if not self.enabled:
+        calls_only = not self.enabled
+        if calls_only and not _has_calls(graph):
             return PassOutcome(0)
-        program = Program.of(graph, self.orders(graph), find_aliases(graph))
+        orders = self.orders(graph)
+        program = Program.of(graph, orders, find_aliases(graph), calls_only=calls_only)
         taken = {nested.name for nested in graph.walk()}
         names = (name for number in count(1) if (name := f"part_{number}") not in taken)
         parts = calls = ops = 0
@@ -93,6 +95,11 @@ class Outlining(Pass):
     def problems(self, graph: Graph) -> list[str]:
         """Calls that are not right."""
         return find_broken_calls(graph)
+
+
+def _has_calls(graph: Graph) -> bool:
+    """True if ops belong to calls of the model."""
+    return any(op.settings.call for nested in graph.walk() for op in nested.ops)
 
 
 def _fix_orders(program: Program, top: Graph) -> None:

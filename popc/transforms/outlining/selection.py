@@ -14,10 +14,9 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from popc.ir import Op
-from popc.ops import OPS
 from popc.transforms.outlining.instances import Instance, best_interval, equal_constants
 from popc.transforms.outlining.repeats import Suffixes
-from popc.transforms.outlining.sequence import Program, Sequenced, code_value
+from popc.transforms.outlining.sequence import Program, Sequenced, code_value, exchange_of
 
 __all__ = ["Match", "Terms", "find_matches"]
 
@@ -79,13 +78,24 @@ class _Finder:
     def add(self, start: int, length: int) -> None:
         """Consider a part, unless it is known or cannot be worth it."""
         value = self._sum(start, length)
+        if self._is_called(start):
+            self._push(start, length, length**2)  # so that the longest part is taken first
+            return
         value += self.breaks.encased(start, start + length) * self.terms.break_cost
         if length < _LEAST_OPS or value <= self.terms.threshold:
             return
+        self._push(start, length, value)
+
+    def _push(self, start: int, length: int, value: float) -> None:
         low, high = self.suffixes.range(start, length)
         if (low, length) not in self.seen:
             self.seen.add((low, length))
             heappush(self.heap, _Candidate(-(high - low - 1) * value, -length, start))
+
+    def _is_called(self, start: int) -> bool:
+        """True for parts of what the model calls, which is worth a graph in any case."""
+        op = self.sequence.entries[start].op
+        return op is not None and bool(op.settings.call)
 
     def _sum(self, start: int, length: int) -> float:
         """The values of ops; exact, so that equal parts are worth the same."""
@@ -139,6 +149,8 @@ class _Finder:
     ) -> Match | None:
         alike = [instances[position] for position in positions]
         value = self._value(positions, length)
+        if self._is_called(positions[0]):
+            return Match(alike, positions, length**2)
         if value <= self.terms.threshold:
             return None
         if self.terms.prune:
@@ -171,11 +183,15 @@ class _Breaks:
         self._runs: list[tuple[int, int]] = []
         entries = sequence.entries
         for start, (_, op) in enumerate(entries):
-            if op is None or not _is_exchange(op):
+            if op is None or exchange_of(op) is None:
                 continue
             end = start + 1
-            while end < len(entries) and _is_elsewhere(entries[end].op, op):
-                end += 1
+            for place, (graph, other) in enumerate(entries[end:], end):
+                if other is None and graph is None:
+                    continue  # bins and phases do not keep exchange from overlapping
+                if not _is_elsewhere(other, op):
+                    break
+                end = place + 1
             if end > start + 1:
                 self._runs.append((start, end))
 
@@ -189,11 +205,6 @@ class _Breaks:
     def encased(self, start: int, end: int) -> int:
         """The number of runs that lie wholly there."""
         return sum(start <= first and last <= end for first, last in self._runs)
-
-
-def _is_exchange(op: Op) -> bool:
-    spec = OPS.get(op.op_type)
-    return spec is not None and (spec.collective or spec.transfer)
 
 
 def _is_elsewhere(other: Op | None, op: Op) -> bool:

@@ -17,7 +17,7 @@ from popc.ops.aliases import Aliases
 from popc.ops.control import callee_of
 from popc.ops.load import find_load_ops
 
-__all__ = ["Entry", "Program", "Sequenced", "code_value"]
+__all__ = ["Entry", "Program", "Sequenced", "code_value", "exchange_of"]
 
 # How much it is worth that the code of an op is there once: much for what needs a plan or exchange
 # of its own, next to nothing for all else.  A call of what is outlined already saves no code.
@@ -36,6 +36,7 @@ _PLANNED: Final = frozenset(
         *("AdamUpdater", "LambR1Sq", "LambR2Sq"),
     }
 )
+_HOST: Final = ("HostLoad", "HostStore")
 # PopART's high and low value of an op, which its option outlineThreshold is compared with.
 _PLANNED_VALUE: Final = 1000.0
 _OTHER_VALUE: Final = 0.1
@@ -45,13 +46,29 @@ def code_value(op: Op) -> float:
     """The worth of sharing the code of ``op``, in PopART's units."""
     if callee_of(op) is not None:
         return 0.0
+    return _PLANNED_VALUE if exchange_of(op) is not None or op.op_type in _PLANNED else _OTHER_VALUE
+
+
+def exchange_of(op: Op) -> Op | None:
+    """The op that moves data between chips, or from and to streaming memory or the host.
+
+    That is ``op``, or what it holds if it chooses whether to move some; ``None`` for other ops.
+    """
     spec = OPS.get(op.op_type)
-    is_exchange = spec is not None and (spec.collective or spec.transfer)
-    return _PLANNED_VALUE if is_exchange or op.op_type in _PLANNED else _OTHER_VALUE
+    if op.op_type in _HOST or (spec is not None and (spec.collective or spec.transfer)):
+        return op
+    if op.op_type != "If":
+        return None
+    inner = (exchange_of(each) for graph in op.subgraphs.values() for each in graph.ops)
+    return next((found for found in inner if found is not None), None)
 
 
 class Entry(NamedTuple):
-    """An op in the sequence; neither, for what keeps parts of the sequence apart."""
+    """An op in the sequence, or what keeps parts of the sequence apart.
+
+    That is an exchange that must stay where it is, without its graph; the end of a graph, without
+    an op; or anything else, without either.
+    """
 
     graph: Graph | None = None
     op: Op | None = None
@@ -67,6 +84,7 @@ class Program:
         strided: Tensors that are not contiguous, and so cannot be handed over.
         carried: What ops compute where it is going to be kept.
         keys: Those of `key` that are known.
+        calls_only: Only what calls of the model hold may become a part.
         replaced: Ops that are gone since `renew`, and the calls in their places.
         substitutes: Tensors that are gone since then, and the results of calls in their places.
     """
@@ -75,12 +93,20 @@ class Program:
     views: set[Op]
     strided: frozenset[Tensor]
     carried: frozenset[Tensor]
+    calls_only: bool = False
     keys: dict[Op, Hashable] = field(default_factory=dict[Op, Hashable])
     replaced: dict[Op, Op] = field(default_factory=dict[Op, Op])
     substitutes: dict[Tensor, Tensor] = field(default_factory=dict["Tensor", "Tensor"])
 
     @classmethod
-    def of(cls, graph: Graph, orders: Mapping[Graph, Sequence[Op]], aliases: Aliases) -> Program:
+    def of(
+        cls,
+        graph: Graph,
+        orders: Mapping[Graph, Sequence[Op]],
+        aliases: Aliases,
+        *,
+        calls_only: bool = False,
+    ) -> Program:
         """The program below ``graph``, in the given orders, without what load time does."""
         left_out = aliases.views.union(find_load_ops(graph))
         return cls(
@@ -88,6 +114,7 @@ class Program:
             set(aliases.views),
             frozenset(t for t, place in aliases.places.items() if place.strides is not None),
             _find_carried(graph, aliases),
+            calls_only,
         )
 
     def renew(self) -> None:
@@ -124,6 +151,8 @@ class Program:
         value where it is going to be kept: a variable, or a state of a loop.  Transfers happen at
         times of their own.
         """
+        if self.calls_only and not op.settings.call:
+            return False
         if callee_of(op) is not None:
             return not any(tensor in self.carried for tensor in op.outputs)
         spec = OPS.get(op.op_type)
@@ -182,21 +211,21 @@ class Sequenced:
             for op in order:
                 belonging = _belonging(op.settings, across_phases=across_phases)
                 if belonging != before:
-                    found._part()
+                    found._part(Entry())
                 before = belonging
                 key = program.key(op)
                 if key is None:
-                    found._part()
+                    found._part(Entry(None, exchange_of(op)))
                 else:
                     found.entries.append(Entry(graph, op))
                     found.symbols.append(numbers.setdefault(key, len(numbers)))
-            found._part()
+            found._part(Entry(graph))
         return found
 
-    def _part(self) -> None:
-        if self.symbols and self.symbols[-1] >= 0:
-            self.entries.append(Entry())
-            self.symbols.append(-len(self.symbols))
+    def _part(self, barrier: Entry) -> None:
+        if barrier != Entry() or (self.symbols and self.symbols[-1] >= 0):
+            self.entries.append(barrier)
+            self.symbols.append(-1 - len(self.symbols))
 
 
 def _belonging(settings: OpSettings, *, across_phases: bool) -> Hashable:
@@ -207,7 +236,7 @@ def _belonging(settings: OpSettings, *, across_phases: bool) -> Hashable:
         settings.batch_phase,
     )
     place = (stage, phase, None if across_phases else batch)
-    return place, settings.part, settings.recompute, settings.bins
+    return place, settings.part, settings.recompute, settings.bins, settings.call
 
 
 def _find_carried(graph: Graph, aliases: Aliases) -> frozenset[Tensor]:

@@ -31,6 +31,7 @@ __all__ = [
     "entry_keys",
     "find_entry",
     "key_of",
+    "latest_creation",
     "parse_entry",
     "program_path",
     "read_entry",
@@ -229,6 +230,12 @@ def find_entry(folder: str, key_or_name: str) -> CacheEntry:
         details=tuple(entry.key for entry in found),
         hint="give a key; `popc cache list` shows what each is made for",
     )
+
+
+def latest_creation(folder: str, names: tuple[str, ...]) -> int:
+    """The time at which the last entry with one of these names was made; 0 if there is none."""
+    alike = (entry for entry in _sound_entries(folder) if set(names) & set(entry.names))
+    return max((entry.created for entry in alike), default=0)
 
 
 def _sound_entries(folder: str) -> list[CacheEntry]:

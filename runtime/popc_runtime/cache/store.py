@@ -20,6 +20,7 @@ from popc_runtime.cache.entries import (
     CacheEntry,
     entry_folder,
     entry_keys,
+    latest_creation,
     program_path,
     read_entry,
     require_whole,
@@ -110,9 +111,8 @@ def store_entry(
     try:
         made.mkdir(parents=True)
         write(made / PROGRAM)
-        entry = CacheEntry(
-            key, names, parts, _digest(made / PROGRAM), time.time_ns(), notes, extra or {}
-        )
+        created = max(time.time_ns(), latest_creation(folder, names) + 1)  # clocks go back
+        entry = CacheEntry(key, names, parts, _digest(made / PROGRAM), created, notes, extra or {})
         with new_file(made / ENTRY) as file:
             file.write(entry.to_bytes())
         target = Path(entry_folder(folder, key))

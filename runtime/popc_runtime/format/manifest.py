@@ -122,6 +122,7 @@ class Manifest:
         seed: Of the random numbers, for those who load the archive without naming one.
         floating_point_checks: What is looked for after each instruction, unless the user of the
             archive says otherwise.
+        index_limits: By integer input that is read as indices: less than this they must be.
         memory: Bytes by purpose.
         provenance: What the model says about its origin.
         operators: Operators that users define, which have to be registered before the archive is
@@ -146,6 +147,7 @@ class Manifest:
     identical_seeds: bool = False
     seed: int = 0
     floating_point_checks: tuple[FloatCheck, ...] = ()
+    index_limits: Mapping[str, int] = field(default_factory=dict[str, int])
     memory: Mapping[str, int] = field(default_factory=dict[str, int])
     provenance: Mapping[str, str] = field(default_factory=dict[str, str])
     operators: tuple[str, ...] = ()
@@ -183,6 +185,8 @@ class Manifest:
             # Archives of earlier builds have none.
             seed=0 if source.any("seed") is None else source.integer("seed", high=_LARGEST_SEED),
             floating_point_checks=source.choices("floating_point_checks", FloatCheck),
+            # Archives of earlier builds have none.
+            index_limits=source.integer_map("index_limits") if source.any("index_limits") else {},
             memory=source.integer_map("memory"),
             provenance=source.text_map("provenance"),
             # Archives of format 1.3 need none.

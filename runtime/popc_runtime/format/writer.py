@@ -86,6 +86,7 @@ def write_archive(
     force: bool = False,
     compression: Compression = Compression.DEFAULT,
     threads: int | None = None,
+    on_bytes: Callable[[int, int], None] | None = None,
 ) -> None:
     """Write an archive to ``path``: all of it, or, whatever happens, nothing.
 
@@ -96,6 +97,7 @@ def write_archive(
         force: Replace a file that exists.
         compression: How much time to spend on size.
         threads: How many threads compress; as many as there are processors if not given.
+        on_bytes: Told how many of how many bytes are stored.
 
     Raises:
         ResourceError: the file exists, or the file system refuses or is full.
@@ -106,7 +108,8 @@ def write_archive(
     _check(manifest, blobs)
     refuse_to_replace(target, force=force)
     with new_file(target) as file:
-        _Writer(file, compression, threads or default_threads()).write(manifest, blobs)
+        writer = _Writer(file, compression, threads or default_threads(), on_bytes)
+        writer.write(manifest, blobs)
         file.flush()
         os.fsync(file.fileno())
 
@@ -168,13 +171,22 @@ def _check_readable(raw: bytes) -> None:
 class _Writer:
     """Writes blobs behind each other, then the manifest, then the header in front."""
 
-    def __init__(self, file: BinaryIO, compression: Compression, threads: int) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        compression: Compression,
+        threads: int,
+        on_bytes: Callable[[int, int], None] | None = None,
+    ) -> None:
         self._file = file
         self._compression = compression
         self._threads = threads
+        self._on_bytes = on_bytes
+        self._done = self._total = 0
 
     def write(self, manifest: Manifest, blobs: Sequence[Blob]) -> None:
         self._file.write(bytes(HEADER_SIZE))
+        self._total = sum(blob.size for blob in blobs)
         rows = [self._write_blob(blob).to_dict() for blob in blobs]
         fields: dict[str, Packable] = {
             **manifest.to_dict(),
@@ -215,6 +227,9 @@ class _Writer:
                 sizes = tuple(len(frame) for frame in frames)
                 chunks.append(Chunk(chunk.stop - chunk.start, sizes))
             self._file.writelines(frames)
+            self._done += chunk.stop - chunk.start
+            if self._on_bytes is not None:
+                self._on_bytes(self._done, self._total)
         return BlobInfo(
             name=blob.name,
             kind=blob.kind.value,

@@ -1,7 +1,12 @@
-"""ai.graphcore Call: the subgraph ``callee`` is imported in place of the node."""
+"""ai.graphcore Call: the subgraph ``callee`` is imported in place of the node.
+
+Its ops know that they belong to a call, and so they become one again when all passes have looked at
+them (`popc.transforms.outlining`): differentiation and the rest need not know of calls.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from popc.frontend.node import Node, RuleResult
@@ -19,7 +24,14 @@ def _call(node: Node) -> RuleResult:
             f"{len(node.inputs)} inputs are given, but the callee takes {len(callee.input)}"
         )
     values = [node.value(index) for index in range(len(node.inputs))]
-    return node.importer.inline(callee, values)
+    graph = node.importer.graph
+    before = len(graph)
+    results = node.importer.inline(callee, values)
+    called = next(filter(None, node.output_names), node.name)
+    for op in graph.newest(max(len(graph) - before, 0)):
+        if not op.settings.call:  # of a call within this one
+            op.settings = replace(op.settings, call=called)
+    return results
 
 
 RULES: Final = graphcore_domain({"Call": _call})

@@ -12,6 +12,7 @@ from popc.frontend.rules.moves import emit_reshape, emit_slice
 from popc.frontend.rules.onnx.loop import LoopForm, import_loop
 from popc.frontend.rules.subgraphs import as_tensors
 from popc.ir import AttributeMap, Tensor
+from popc.ops.dynamic import NO_OVERLAP
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
@@ -56,9 +57,15 @@ def _shaped_as_given(node: Node, part: Tensor) -> Tensor:
 
 
 def _dynamic_write(node: Node) -> Tensor:
-    """The slice may lack dimensions of size 1."""
+    """The slice may lack dimensions of size 1.
+
+    Updates that do not overlap, as the model says, leave the gradient of what they are written to
+    as it is.
+    """
     x, update = node.input(0), node.input(2)
     window = _window(node)
+    if node.integer("noOverlap", 0):
+        window = {**window, NO_OVERLAP: 1}
     shape = list(x.type.shape)
     for axis, size in zip(node.integers("axes"), node.integers("sizes"), strict=True):
         shape[normal_axis(axis, x.type.rank)] = size

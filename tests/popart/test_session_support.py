@@ -1,0 +1,210 @@
+"""Sessions that share a compiled model, the cache, and what PopART's other interfaces call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popc.compiler
+import popc.popart.program
+from popc import popart
+
+_X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+
+
+def _model(*, loss: bool = False) -> tuple[bytes, str, str]:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3, 4], "x")
+    w = builder.addInitializedInputTensor(np.arange(8, dtype=np.float32).reshape(4, 2), "w")
+    y = builder.aiOnnx.matmul([x, w])
+    if loss:
+        y = builder.aiGraphcore.identityloss([y])
+    return builder.getModelProto(), x, y
+
+
+def _inference(device: popart.DeviceInfo, **options: Any) -> popart.InferenceSession:
+    settings = popart.SessionOptions()
+    for name, value in options.items():
+        setattr(settings, name, value)
+    model, _, y = _model()
+    return popart.InferenceSession(model, popart.DataFlow(1, [y]), device, userOptions=settings)
+
+
+def _result(session: popart.InferenceSession) -> Any:
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": _X}, anchors))
+    (found,) = anchors.values()
+    return found
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One more entry for each program that is compiled."""
+    found: list[int] = []
+    transform = popc.compiler.transform_program
+
+    def counted(*args: Any) -> Any:
+        found.append(1)
+        return transform(*args)
+
+    monkeypatch.setattr(popc.popart.program, "transform_program", counted)
+    return found
+
+
+def test_sessions_share_a_compiled_model(compilations: list[int]) -> None:
+    manager = popart.DeviceManager()
+    first = _inference(manager.createIpuModelDevice({}), constantWeights=False)
+    ir = first.getIr()
+    second = popart.InferenceSession.fromIr(ir, manager.createIpuModelDevice({}))
+    assert len(compilations) == 1
+    for session in (first, second):
+        session.prepareDevice()
+        session.weightsFromHost()
+    np.testing.assert_array_equal(_result(first), _result(second))
+    second.writeWeights(popart.PyWeightsIO({"w": np.zeros((4, 2), np.float32)}))
+    second.weightsFromHost()
+    assert not _result(second).any()
+    assert _result(first).any()
+    popart.InferenceSession.fromIr(ir, manager.createIpuModelDevice({"tilesPerIPU": 8}))
+    assert len(compilations) == 2
+
+
+def test_training_is_not_shared() -> None:
+    model, _, loss = _model(loss=True)
+    device = popart.DeviceManager().createCpuDevice()
+    optimizer = popart.ConstSGD(0.1)
+    training = popart.TrainingSession(model, popart.DataFlow(1, {}), loss, optimizer, device)
+    with pytest.raises(popart.popart_exception, match="cannot be used for inference"):
+        popart.InferenceSession.fromIr(training.getIr(), device)
+
+
+def test_a_cached_program_is_not_compiled_again(
+    tmp_path: Path, compilations: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    popart.getLogger("session").setLevel("INFO")
+    caching = {"enableEngineCaching": True, "cachePath": str(tmp_path / "cache")}
+    results: list[Any] = []
+    for _ in range(3):
+        with popart.DeviceManager().acquireAvailableDevice() as device:
+            session = _inference(device, **caching)
+            session.prepareDevice()
+            results.append(_result(session))
+    popart.getLogger("session").setLevel("WARN")
+    assert len(compilations) == 1
+    assert capsys.readouterr().err.count("Using the cached program") == 2
+    (entry,) = (tmp_path / "cache" / "entries").glob("*/program.popx")
+    entry.write_bytes(b"half a file")
+    with popart.DeviceManager().acquireAvailableDevice() as device:
+        _inference(device, **caching).prepareDevice()
+    assert len(compilations) == 2
+    assert "Compiling again" in capsys.readouterr().err
+    np.testing.assert_array_equal(results[0], results[2])
+
+
+def test_an_exported_program_is_that_of_the_hardware(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manager = popart.DeviceManager()
+    path = str(tmp_path / "program.popef")
+    _inference(manager.createOfflineIPUDevice({})).compileAndExport(path)
+    with manager.acquireAvailableDevice() as device:
+        session = _inference(device)
+        session.loadExecutable(path)
+        session.prepareDevice()
+        assert "another model" not in capsys.readouterr().err
+        session.saveVariables(str(tmp_path / "variables"))
+        assert (tmp_path / "variables").stat().st_size > 0
+
+
+def test_external_data_move_to_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3, 4], "x")
+    w = builder.addInitializedInputTensor(np.ones((4, 2), np.float32), "w")
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.matmul([x, w])])
+    builder.saveInitializersExternally([w], "old.bin")
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, {}),
+        loss,
+        popart.ConstSGD(0.5),
+        popart.DeviceManager().createCpuDevice(),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({x: _X}, {}))
+    for old, new, text in (
+        ("old.bin", "old.bin", "already exists"),
+        ("none.bin", "new.bin", "does not exist"),
+    ):
+        with pytest.raises(popart.popart_runtime_error, match=text):
+            session.updateExternallySavedTensorLocations(old, new)
+    session.updateExternallySavedTensorLocations("old.bin", "new.bin")
+    session.modelToHost("trained.onnx")
+    assert np.all(np.fromfile("old.bin", np.float32) == 1)
+    read = {w: np.zeros((4, 2), np.float32)}
+    session.readWeights(popart.PyWeightsIO(read))
+    np.testing.assert_array_equal(np.fromfile("new.bin", np.float32), read[w].reshape(-1))
+    assert np.any(read[w] != 1)
+
+
+def test_every_third_sample_of_a_pipeline() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4], "x")
+    with builder.virtualGraph(0), builder.pipelineStage(0):
+        y = builder.aiOnnx.relu([x])
+    with builder.virtualGraph(1), builder.pipelineStage(1):
+        y = builder.aiOnnx.exp([y])
+    options = popart.SessionOptions()
+    options.virtualGraphMode = popart.VirtualGraphMode.Manual
+    options.enablePipelining = True
+    session = popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(6, {y: popart.AnchorReturnType("EveryN", 3)}),
+        popart.DeviceManager().createIpuModelDevice({"numIPUs": 2}),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    samples = np.linspace(0, 1, 24, dtype=np.float32).reshape(6, 4)
+    session.run(popart.PyStepIO({"x": samples}, anchors))
+    np.testing.assert_allclose(anchors[y], np.exp(samples[2::3]), rtol=1e-6)
+
+
+def test_problems_of_the_schedule_are_written(tmp_path: Path) -> None:
+    device = popart.DeviceManager().createCpuDevice()
+    for _ in range(2):
+        _inference(device, serializedPoprithmsShiftGraphsDir=str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "poprithms_shift_graph_0.json",
+        "poprithms_shift_graph_1.json",
+    ]
+    problem = json.loads((tmp_path / "poprithms_shift_graph_0.json").read_text())
+    assert [op["address"] for op in problem["ops"]] == list(range(len(problem["ops"])))
+    assert all(place < later for place, op in enumerate(problem["ops"]) for later in op["outs"])
+    known = {alloc["address"] for alloc in problem["allocs"]}
+    assert all(known.issuperset(op["allocs"]) for op in problem["ops"])
+    with pytest.raises(popart.popart_exception, match="Failed to open file"):
+        _inference(device, serializedPoprithmsShiftGraphsDir=str(tmp_path / "none"))
+
+
+def test_what_popxl_asks_for() -> None:
+    session = _inference(popart.DeviceManager().createCpuDevice(), constantWeights=False)
+    session.prepareDevice()
+    assert not session.areHostWeightsInSync()
+    session.weightsFromHost()
+    session.copyDeviceWeightsToHost()
+    assert session.areHostWeightsInSync()
+    session.markHostWeightsOutOfSync()
+    assert not session.areHostWeightsInSync()
+    session.markHostWeightsInSync()
+    session.setEngineIsLoaded(False)
+    session._setDeviceInfo(popart.DeviceManager().createCpuDevice())
+    assert _result(session).any()
+    assert session.getAllTensorIds() == session.getTensorIds()
+    with pytest.raises(popart.popart_exception, match="There is no stream gr_w"):
+        session.connectStreamToCallback("gr_w", print, 0)

@@ -1,0 +1,161 @@
+"""Calls of the model stay calls of one graph; and what parting an exchange costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import popc
+import popc_runtime
+from popc_runtime.format import (
+    ArchiveFile,
+    Array,
+    Block,
+    CallBlock,
+    IfBlock,
+    Item,
+    RepeatBlock,
+    decode_program,
+)
+from samples.networks import sorting_transformer
+
+_RNG = np.random.default_rng(4)
+_X = _RNG.standard_normal((3, 4)).astype(np.float32)
+_WEIGHTS = [_RNG.standard_normal((4, 4)).astype(np.float32) / 2 for _ in range(3)]
+
+
+def _tensor(name: str, *shape: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, 1, shape)
+
+
+def _called(count: int, *, single: bool = False) -> onnx.ModelProto:
+    """``count`` calls of relu(x w) + x, one behind the other; or of x w only."""
+    nodes = [
+        helper.make_node("MatMul", ["a", "v"], ["m"]),
+        *([] if single else [helper.make_node("Relu", ["m"], ["r"])]),
+        *([] if single else [helper.make_node("Add", ["r", "a"], ["s"])]),
+    ]
+    callee = helper.make_graph(
+        nodes,
+        "layer",
+        [_tensor("a", 3, 4), _tensor("v", 4, 4)],
+        [_tensor("m" if single else "s", 3, 4)],
+    )
+    values = ["x", *(f"y{number}" for number in range(count - 1)), "y"]
+    calls = [
+        helper.make_node(
+            "Call", [values[n], f"w{n}"], [values[n + 1]], domain="ai.graphcore", callee=callee
+        )
+        for n in range(count)
+    ]
+    weights = [numpy_helper.from_array(w, f"w{n}") for n, w in enumerate(_WEIGHTS[:count])]
+    graph = helper.make_graph(calls, "calls", [_tensor("x", 3, 4)], [_tensor("y", 3, 4)], weights)
+    opsets = [helper.make_opsetid("", 11), helper.make_opsetid("ai.graphcore", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def _expected(count: int, *, single: bool = False) -> Array:
+    y: Array = _X
+    for w in _WEIGHTS[:count]:
+        y = y @ w if single else np.maximum(y @ w, 0) + y
+    return y
+
+
+def _items(block: Block) -> Iterator[Item]:
+    for item in block:
+        yield item
+        if isinstance(item, RepeatBlock):
+            yield from _items(item.body)
+        elif isinstance(item, IfBlock):
+            yield from (*_items(item.then_body), *_items(item.else_body))
+
+
+def _counts(archive: bytes) -> tuple[int, int, int]:
+    """Programs beside main, calls and other instructions."""
+    with ArchiveFile.open(archive) as opened:
+        image = decode_program(opened.read("program"))
+    items = [item for block in image.programs.values() for item in _items(block)]
+    calls = sum(isinstance(item, CallBlock) for item in items)
+    programs = image.programs.keys() - {"main", "weights_from_host"}
+    return len(programs), calls, len(items) - calls
+
+
+@pytest.mark.parametrize("outlining", [False, True])
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("count", [2, 3])
+def test_calls_share_one_graph(count: int, *, single: bool, outlining: bool) -> None:
+    options = {
+        "enable_outlining": outlining,
+        "outline_threshold": 1e9,  # which is not asked about calls of the model
+        "verify_ir": True,
+    }
+    archive = popc.compile(_called(count, single=single), options=options).to_bytes()
+    assert _counts(archive)[:2] == (1, count)
+    found = popc_runtime.load(archive).run(x=_X)["y"]
+    np.testing.assert_allclose(found, _expected(count, single=single), rtol=1e-5, atol=1e-6)
+
+
+def test_one_call_needs_no_graph() -> None:
+    archive = popc.compile(_called(1)).to_bytes()
+    assert _counts(archive)[:2] == (0, 0)
+    found = popc_runtime.load(archive).run(x=_X)["y"]
+    np.testing.assert_allclose(found, _expected(1), rtol=1e-5)
+
+
+def test_calls_are_differentiated_and_their_gradients_shared() -> None:
+    model = _called(3)
+    trained: list[dict[str, Any]] = []
+    for written_out in (False, True):
+        if written_out:  # the same layers as nodes of the model
+            nodes = [
+                node
+                for n, (x, y) in enumerate((("x", "y0"), ("y0", "y1"), ("y1", "y")))
+                for node in (
+                    helper.make_node("MatMul", [x, f"w{n}"], [f"m{n}"]),
+                    helper.make_node("Relu", [f"m{n}"], [f"r{n}"]),
+                    helper.make_node("Add", [f"r{n}", x], [y]),
+                )
+            ]
+            del model.graph.node[:]
+            model.graph.node.extend(nodes)
+        archive = popc.compile(
+            model,
+            loss={"type": "identity", "input": "y"},
+            optimizer={"type": "sgd", "learning_rate": 0.1},
+        ).to_bytes()
+        programs, calls, _ = _counts(archive)
+        assert (programs > 1, calls > 3) == (not written_out, not written_out)
+        program = popc_runtime.load(archive)
+        for _ in range(3):
+            program.run(x=_X)
+        trained.append(program.state.read())
+    for name, value in trained[0].items():
+        np.testing.assert_allclose(value, trained[1][name], rtol=1e-5, atol=1e-6)
+
+
+def test_breaks_cost_what_is_said() -> None:
+    """With I/O tiles, parts beside a transfer would keep it from overlapping."""
+    model = sorting_transformer(length=4, size=16, heads=2, layers=3)
+    counts = [
+        _counts(
+            popc.compile(
+                model,
+                dims={"batch": 3},
+                options={
+                    "enable_outlining": True,
+                    "outline_sequence_break_cost": cost,
+                    "num_io_tiles": 32,
+                    "batches_per_step": 4,
+                    "exchange_strategies": {"*": "overlap_inner_loop"},
+                },
+            ).to_bytes()
+        )
+        for cost in (0.0, 1e9)
+    ]
+    assert counts[0][1] > counts[1][1]
+    assert counts[0][2] < counts[1][2]
