@@ -75,15 +75,19 @@ class RunLock:
             UsageError: it is within one.
             ResourceError: weights have changed that are mapped.
         """
+        if self.closed or self.is_torn or self.running or self.guard is not None:
+            self._check_each()
+
+    def _check_each(self) -> None:
         self.check_open()
         self.check_whole()
-        if self.guard is not None:
-            self.guard()
         if self.running:  # by this thread, which has the turn
             raise UsageError(
                 "a source, sink or signal handler cannot run the executable that calls it",
                 hint="load the archive a second time, and run the second executable",
             )
+        if self.guard is not None:
+            self.guard()
 
     def check_whole(self) -> None:
         """Check that the variables are those between two steps.
