@@ -192,6 +192,8 @@ def _run_case(case: Case) -> None:
     """Compute a test of ONNX's; what has to be known when it is imported is bound."""
     given = dict(zip((info.name for info in case.inputs()), case.data_sets[0][0], strict=False))
     plain = {info.name for info in case.inputs() if info.type.HasField("tensor_type")}
+    if any(np.asarray(given[name]).dtype.kind in "OUS" for name in plain & given.keys()):
+        return  # a graph takes the places of words, not words
     discrete = {
         name for name in plain & given.keys() if np.asarray(given[name]).dtype.kind in "iub"
     }
