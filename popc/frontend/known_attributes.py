@@ -214,6 +214,12 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     ("", "RNN"): {"hidden_size": _HIDDEN, "output_sequence": _ALL_STEPS},
     ("", "SimplifiedLayerNormalization"): {"stash_type": _WIDE},
     ("", "TopK"): {"sorted": Ignored("results are sorted in any case; else any order is right")},
+    ("ai.onnx.ml", "LinearClassifier"): {
+        "multi_class": Ignored("post_transform alone says what becomes of scores")
+    },
+    ("ai.onnx.ml", "SVMRegressor"): {
+        "post_transform": Ignored("onnxruntime leaves the scores of regressors as they are, too")
+    },
     ("ai.onnx.ml", "TreeEnsemble"): {"nodes_hitrates": _HITS},
     ("ai.onnx.ml", "TreeEnsembleClassifier"): _LISTED_HITS,
     ("ai.onnx.ml", "TreeEnsembleRegressor"): _LISTED_HITS,

@@ -21,11 +21,13 @@ from popc.frontend.names import default_domain_name, did_you_mean, operator_name
 from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_name, is_supported
 from popc.frontend.walk import all_nodes, nested_graphs, node_name
+from popc.frontend.words import takes_strings
 
 __all__ = ["UnsupportedOp", "find_unsupported", "is_importable"]
 
 _A = onnx.AttributeProto
 _ELEMENT_TYPE = "element type"
+_STRING = dtype_name(onnx.TensorProto.STRING)
 _ATTRIBUTE = "attribute"
 
 
@@ -107,6 +109,8 @@ def _reasons(
             yield missing
     yield from attribute_problems(node, version, table)
     types = dict.fromkeys(untyped[name] for name in node.input if name in untyped)
+    if local is not None or takes_strings(domain, node.op_type):
+        types.pop(_STRING, None)
     types.update(dict.fromkeys(_attribute_types(node)))
     yield from (f"{_ELEMENT_TYPE} {name} is not supported" for name in types)
 
@@ -171,19 +175,15 @@ def _unsupported_values(proto: onnx.ModelProto) -> dict[str, str]:
         for info in (*graph.input, *graph.value_info):
             if info.type.HasField("tensor_type") and info.type.tensor_type.elem_type:
                 types[info.name] = info.type.tensor_type.elem_type
-    return {name: dtype_name(number) for name, number in types.items() if not _is_known(number)}
-
-
-def _is_known(number: int) -> bool:
-    """True for strings too: rules say which operators take them."""
-    return is_supported(number) or number == onnx.TensorProto.STRING
+    return {name: dtype_name(number) for name, number in types.items() if not is_supported(number)}
 
 
 def _attribute_types(node: onnx.NodeProto) -> Iterator[str]:
-    """Unsupported element types that a node's attributes name or hold."""
+    """Unsupported element types that a node's attributes name, or hold; strings may be held."""
     for attribute in node.attribute:
-        if attribute.type == _A.TENSOR and not _is_known(attribute.t.data_type):
-            yield dtype_name(attribute.t.data_type)
+        held = dtype_name(attribute.t.data_type) if attribute.type == _A.TENSOR else _STRING
+        if held != _STRING and not is_supported(attribute.t.data_type):
+            yield held
         is_type = attribute.name in ("to", "dtype", "output_dtype") and not node.domain
         if is_type and attribute.type == _A.INT and attribute.i and not is_supported(attribute.i):
             yield dtype_name(attribute.i)

@@ -29,6 +29,7 @@ __all__ = [
     "labels_of",
     "looked_up",
     "moved_words",
+    "takes_strings",
 ]
 
 # Attributes that hold what strings are compared with; those of others only become results.
@@ -48,6 +49,16 @@ _MOVES: Final[dict[tuple[str, str], tuple[int, ...]]] = {
         )
     },
 }
+
+
+_ENCODERS: Final = ("CategoryMapper", "LabelEncoder", "OneHotEncoder")
+
+
+def takes_strings(domain: str, op_type: str) -> bool:
+    """True if an operator takes operands of strings: it moves, compares or encodes them."""
+    key = (domain, op_type)
+    encodes = domain == "ai.onnx.ml" and op_type in _ENCODERS
+    return encodes or key in _MOVES or key in {("", "Concat"), ("", "Equal")}
 
 
 def known_words(model: onnx.ModelProto) -> tuple[str, ...]:

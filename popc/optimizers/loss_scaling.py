@@ -14,7 +14,15 @@ from typing import Final
 import numpy as np
 
 from popc.autodiff import GRADIENT_PREFIX
-from popc.ir import AttributeMap, Graph, OpSettings, Tensor, TensorType, VariableRole
+from popc.ir import (
+    AttributeMap,
+    Graph,
+    OpSettings,
+    StepPart,
+    Tensor,
+    TensorType,
+    VariableRole,
+)
 from popc.ops import OPS
 from popc.ops.build import build
 from popc.optimizers.scalars import add_hyper_parameter
@@ -29,6 +37,9 @@ FINAL_LOSS_SCALE: Final = "finalLossScale"
 _FACTOR: Final = "lossScaleUpdateFactor"
 _STATISTICS: Final = "Accum___autoLossScaleStats"
 _COUNTER: Final = "Counter___lossScaleUpdate"
+
+# Ops of the backward pass that compute gradients of products and convolutions.
+_PRODUCTS: Final = frozenset({"Conv", "ConvTranspose", "ConvWeightsGrad", "Gemm", "MatMul"})
 
 _SETTINGS: Final = OpSettings(origin="lossScaleUpdate")
 _SCALAR: Final = TensorType(DType.FLOAT32, ())
@@ -70,7 +81,7 @@ def add_loss_scale_update(
     those that only view other gradients are not looked at.  ``largest`` is a bound of the scale.
 
     Raises:
-        OptionError: there is no gradient for a tensor that is to be tracked.
+        OptionError: there is no gradient for what is to be tracked.
     """
     settings = spec.automatic_loss_scaling
     if settings is None:
@@ -121,6 +132,8 @@ def _tracked(graph: Graph, settings: AutomaticLossScaling) -> list[Tensor]:
         if name.startswith(GRADIENT_PREFIX) and tensor.type.dtype.is_float
     }
     patterns = settings.to_track_tensors
+    if not patterns and settings.tracked_gradients == "products":
+        return _products(graph)
     if not patterns:
         return [tensor for tensor in found.values() if not _is_view(tensor)]
     problems = [
@@ -135,6 +148,24 @@ def _tracked(graph: Graph, settings: AutomaticLossScaling) -> list[Tensor]:
         for name, tensor in found.items()
         if any(fnmatchcase(name, pattern) for pattern in patterns)
     ]
+
+
+def _products(graph: Graph) -> list[Tensor]:
+    """The gradients that products and convolutions compute, each by itself where several add up.
+
+    Raises:
+        OptionError: there is none.
+    """
+    products = [
+        op.output
+        for op in graph.ops
+        if op.settings.part is StepPart.BACKWARD and op.op_type in _PRODUCTS
+    ]
+    found = [gradient for gradient in products if gradient.type.dtype.is_float]
+    if not found:
+        where = "optimizer.automatic_loss_scaling.tracked_gradients"
+        raise option_error([f"{where}: there is no gradient of a product or convolution"])
+    return found
 
 
 def _is_view(tensor: Tensor) -> bool:

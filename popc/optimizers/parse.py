@@ -209,6 +209,7 @@ class _Reader:
             "enabled": _parse_bool,
             "threshold_upper_count_proportion": partial(_parse_number, part),
             "to_track_tensors": _parse_names,
+            "tracked_gradients": partial(_parse_choice, ("all", "products")),
             "update_period": _parse_count,
         }
         table = self.table(value, where)

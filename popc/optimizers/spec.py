@@ -79,13 +79,16 @@ class AutomaticLossScaling:
         bin_edge_location: From which part of the largest number of its type on a gradient element
             counts as near to overflow.
         threshold_upper_count_proportion: Which part of the elements may be that near.
-        to_track_tensors: Names or patterns of the tensors whose gradients are watched; all if
-            empty.
+        tracked_gradients: Which gradients are watched: "all" but those that only view others, or
+            "products", those that products and convolutions compute.
+        to_track_tensors: Names or patterns of the tensors whose gradients are watched instead, if
+            there are any.
         update_period: How many weight updates there are per update of the loss scale.
     """
 
     bin_edge_location: float = 0.125
     threshold_upper_count_proportion: float = 1e-7
+    tracked_gradients: str = "all"
     to_track_tensors: tuple[str, ...] = ()
     update_period: int = 1
 

@@ -12,6 +12,7 @@ from popc.popart.errors import popart_exception
 from popc.popart.optimizer_values import OptimizerValue
 from popc.popart.optimizers import SGD, Adam, Adaptive, Optimizer
 from popc.popart.option_enums import AdamMode, AdaptiveMode, WeightDecayMode
+from popc.popart.option_enums import GradientTensorTrackingMethod as _Method
 from popc.popart.option_records import AutomaticLossScalingSettings
 
 __all__ = ["literal", "optimizer_table"]
@@ -139,9 +140,16 @@ def _clip_norms(optimizer: Optimizer, known: set[str]) -> list[dict[str, Any]]:
 
 
 def _scaling(settings: AutomaticLossScalingSettings) -> dict[str, Any]:
+    method, names = settings.gradientTensorTrackingMethod, settings.toTrackTensors
+    if (names is not None) != (method == _Method.GradientsOfUserSpecifiedTensors):
+        raise popart_exception(
+            "toTrackTensors is to be set if, and only if, gradientTensorTrackingMethod is "
+            "GradientsOfUserSpecifiedTensors"
+        )
     return {
         "bin_edge_location": settings.binEdgeLocation,
         "threshold_upper_count_proportion": settings.thresholdUpperCountProportion,
         "to_track_tensors": [literal(name) for name in settings.toTrackTensors or ()],
+        "tracked_gradients": ("products" if method == _Method.ConvAndMatmulGradients else "all"),
         "update_period": settings.updatePeriod,
     }

@@ -8,7 +8,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from popc.ir import Graph, VariableRole, format_graph, verify
+from popc.ir import (
+    Graph,
+    TensorType,
+    VariableRole,
+    format_graph,
+    verify,
+)
 from popc.ops.build import build
 from popc.optimizers import UpdateContext, add_loss_scale_update, loss_scale, parse_optimizer
 from popc.options import MeanStrategy, Reduction
@@ -288,9 +294,7 @@ def _scaled_graph(period: int, factor: int, **settings: Any) -> Graph:
     return graph
 
 
-def _type() -> Any:
-    from popc.ir import TensorType
-
+def _type() -> TensorType:
     return TensorType(DType.FLOAT16, (4,))
 
 

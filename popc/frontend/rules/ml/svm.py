@@ -185,7 +185,7 @@ def _votes(node: Node, scores: Tensor, classes: int, pairs: Sequence[tuple[int, 
 def _shown(node: Node, scores: Tensor, pairs: Sequence[tuple[int, int]], classes: int) -> Tensor:
     """The scores of pairs, or probabilities of classes if the model has their parameters."""
     name = node.text("post_transform")
-    a, b = (np.asarray(node.numbers(f"prob_{which}", ()), np.float32) for which in "ab")
+    a, b = (np.asarray(node.numbers(name, ()), np.float32) for name in ("prob_a", "prob_b"))
     if len(a) != len(b) or 0 < len(a) < len(pairs):
         raise ModelError(f"prob_a and prob_b, {len(a)} and {len(b)}, are not of all pairs")
     if len(a):

@@ -27,6 +27,9 @@ __all__ = [
 ]
 
 _MOST_KEYS: Final = 1 << 62
+# The attributes that say where a node goes on, and if that is a leaf: if its test is true, or not.
+_CHILDREN: Final = ("nodes_truenodeids", "nodes_falsenodeids")
+_LEAVES: Final = ("nodes_trueleafs", "nodes_falseleafs")
 _MODES: Final = {**{mode: number for number, mode in enumerate(MODES)}, "LEAF": LEAF}
 
 
@@ -107,7 +110,7 @@ def listed_ensemble(node: Node, prefix: str) -> Ensemble:
     names = node.texts("nodes_modes", ())
     missing = _whole(node, "nodes_missing_value_tracks_true")
     missing = missing if len(missing) else np.zeros(count, np.int64)
-    children = [_whole(node, f"nodes_{side}nodeids") for side in ("true", "false")]
+    children = [_whole(node, name) for name in _CHILDREN]
     columns = (features, values, np.array(names), missing, *children)
     lengths = {count, *(len(column) for column in columns)}
     if len(lengths) > 1:
@@ -235,7 +238,10 @@ def numbered_ensemble(node: Node) -> Ensemble:
     missing = _whole(node, "nodes_missing_value_tracks_true")
     count = len(modes)
     missing = missing if len(missing) else np.zeros(count, np.int64)
-    sides = [(_whole(node, f"nodes_{s}nodeids"), _whole(node, f"nodes_{s}leafs")) for s in _SIDES]
+    sides = [
+        (_whole(node, to), _whole(node, is_leaf))
+        for to, is_leaf in zip(_CHILDREN, _LEAVES, strict=True)
+    ]
     lengths = {count, *map(len, (features, values, missing, *sides[0], *sides[1]))}
     if len(lengths) > 1:
         raise ModelError(f"lists about nodes have different lengths: {sorted(lengths)}")
@@ -257,9 +263,6 @@ def numbered_ensemble(node: Node) -> Ensemble:
         entries=Entries(leaves, targets, weights),
         members=_members(node, modes),
     )
-
-
-_SIDES: Final = ("true", "false")
 
 
 def _are_below(numbers: Array, count: int) -> bool:
