@@ -38,6 +38,12 @@ _RESULT: Final = record(
         "first_values": list_of(NUMBER_OR_WORD),
     },
     values={"description": "All elements, nested as the shape says.", "type": ["array", "number"]},
+    first_labels=list_of(TEXT),
+    labels={
+        "description": "What all elements stand for, nested as the shape says.",
+        "type": ["array", "string"],
+    },
+    columns=list_of({"type": ["string", "integer"]}),
 )
 _TENSOR: Final = record(
     {"name": TEXT, "agrees": TRUTH, "difference": NUMBER, "type": TEXT},

@@ -207,6 +207,11 @@ def load_file(source: Path | BytesIO) -> Any:
         raise ResourceError(f"cannot read {_named(source)}: {error.strerror or error}") from error
     except (ValueError, EOFError, BadZipFile) as error:
         # numpy's own words advise to unpickle what may be a stranger's file.
+        if "Object arrays" in str(error):
+            raise ResourceError(
+                f"{_named(source)} holds objects of Python, which are not read",
+                hint="save strings as numpy.array(words, dtype=str), numbers as numbers",
+            ) from error
         raise ResourceError(
             f"{_named(source)} is not a .npy or .npz file with arrays of numbers",
             hint="numpy.save and numpy.savez write such files",

@@ -16,8 +16,9 @@ from popc.inputs.arguments import load_file, pairs, read_arrays, read_stdin
 from popc.inputs.images import IMAGE_SUFFIXES, read_image
 from popc_runtime import Executable, TensorSpec
 from popc_runtime.data.streams.files import RAW_SUFFIXES, open_samples
+from popc_runtime.data.words import labelled
 from popc_runtime.errors import DeviceError, ResourceError, UsageError
-from popc_runtime.format import Array, StreamSpec
+from popc_runtime.format import Array, LabelKind, StreamSpec
 
 __all__ = [
     "drawn_names",
@@ -145,7 +146,10 @@ def random_inputs(executable: Executable, given: Collection[str]) -> dict[str, A
 
 
 def _drawn(executable: Executable, spec: TensorSpec, seed: int) -> Array:
-    return random_array(spec, seed, executable.manifest.index_limits.get(spec.name, _FEW))
+    limit = executable.manifest.index_limits.get(spec.name, _FEW)
+    if spec.label_kind:  # -1 and what is behind the labels stand for other words
+        limit = min(limit, max(len(spec.labels), 1))
+    return random_array(spec, seed, limit)
 
 
 @contextmanager
@@ -257,15 +261,20 @@ def _safe(name: str) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip(".") or "_"
 
 
-def write_outputs(results: Mapping[str, Array], targets: Mapping[str, str]) -> dict[str, str]:
-    """Write results as .npy; the files by output name.
+def write_outputs(
+    results: Mapping[str, Array], specs: Sequence[TensorSpec], targets: Mapping[str, str]
+) -> dict[str, str]:
+    """Write results as .npy; the files by output name.  Places of labels are written as strings.
 
     Raises:
         ResourceError: a file cannot be written.
     """
+    with_words = {spec.name: spec for spec in specs if spec.label_kind is LabelKind.ELEMENTS}
     for name, path in targets.items():
-        buffer = BytesIO()
-        np.save(buffer, results[name], allow_pickle=False)
+        buffer, array = BytesIO(), results[name]
+        if name in with_words:
+            array = labelled(with_words[name], array).astype(str)
+        np.save(buffer, array, allow_pickle=False)
         if path == "-":
             sys.stdout.buffer.write(buffer.getvalue())
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ import numpy as np
 
 from popc.frontend import LoadedModel, bound_values, expose_tensors
 from popc.requests import Requests
-from popc_runtime import Executable, load
+from popc_runtime import Executable, TensorSpec, load
+from popc_runtime.data.words import labelled, words_of
 from popc_runtime.errors import ResourceError, UsageError
-from popc_runtime.format import Array, is_archive
+from popc_runtime.format import Array, LabelKind, is_archive
 
 __all__ = ["Comparison", "compare", "run_onnxruntime", "verify_file"]
 
@@ -56,7 +57,8 @@ def compare(
     name: str, ours: Array, theirs: Array, *, rtol: float, atol: float, node: str = ""
 ) -> Comparison:
     """Compare two arrays; ``atol`` is relative to the largest finite value of ``theirs``."""
-    type_ = f"{ours.dtype}[{','.join(map(str, ours.shape))}]"
+    dtype = "string" if ours.dtype == object else ours.dtype
+    type_ = f"{dtype}[{','.join(map(str, ours.shape))}]"
     if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
         other = f"{theirs.dtype}[{','.join(map(str, theirs.shape))}]"
         return Comparison(name, node, type_, np.inf, 0.0, agrees=False, reason=f"expected {other}")
@@ -173,12 +175,42 @@ def verify_file(
         results, given = _run_popc(chosen, inputs)
         _require_all_inputs(loaded, {*bound, *given})
         names = [name for name in results if name in loaded.tensor_names()]
-        reference = run_onnxruntime(loaded, {**loaded.as_inputs(bound), **given}, names)
+        feeds = {**loaded.as_inputs(bound), **given, **dict(_as_words(chosen, given))}
+        reference = run_onnxruntime(loaded, feeds, names)
+        specs = {spec.name: spec for spec in chosen.outputs}
         for name, array in zip(names, reference, strict=True):
             node = loaded.producer_of(name)
-            row = compare(name, results[name], array, rtol=rtol, atol=atol, node=node)
+            ours, theirs = _comparable(specs[name], results[name], array)
+            row = compare(name, ours, theirs, rtol=rtol, atol=atol, node=node)
             rows.append(replace(row, program=label))
     return rows
+
+
+def _as_words(executable: Executable, given: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """The inputs of strings by name, as words.
+
+    Raises:
+        UsageError: one has places of words that are no labels, which onnxruntime cannot be given.
+    """
+    for spec in executable.inputs:
+        if spec.label_kind is None or spec.name not in given:
+            continue
+        words, array = words_of(given[spec.name]), given[spec.name]
+        if words is None and array.size and not 0 <= array.min() <= array.max() < len(spec.labels):
+            raise UsageError(
+                f"input {spec.name!r} has places of words that are no labels, for which "
+                "onnxruntime needs the words",
+                hint="give an array of strings",
+            )
+        yield spec.name, labelled(spec, array) if words is None else words
+
+
+def _comparable(spec: TensorSpec, ours: Array, theirs: Any) -> tuple[Array, Array]:
+    """A result of both sides as arrays: of words, and of the columns of a list of maps."""
+    if spec.label_kind is LabelKind.COLUMNS:
+        rows = [[row.get(label, np.nan) for label in spec.labels] for row in theirs]
+        return ours, np.array(rows, ours.dtype).reshape(len(rows), len(spec.labels))
+    return labelled(spec, ours), theirs
 
 
 def _chosen(

@@ -7,6 +7,7 @@ from functools import partial
 from math import prod
 
 from popc_runtime.data.pieces import ARRAYS, BUFFERS, Pieces, element_bytes, shape_of
+from popc_runtime.data.words import with_numbers
 from popc_runtime.errors import InputMismatchError, UsageError
 from popc_runtime.format import FitMode, FitSpec, TensorSpec
 from popc_runtime.ground.frozen import frozen
@@ -100,6 +101,7 @@ class Dispatch:
         Raises:
             InputMismatchError, UsageError, DeviceError: see `Executable.run`.
         """
+        given = with_numbers(given, self.programs[0].inputs)  # all programs have the same labels
         found = self.program(given)
         if found is not None:
             results: dict[str, Any] = found.run(given, out=out, cast=cast, timeout=timeout)

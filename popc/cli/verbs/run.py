@@ -26,7 +26,7 @@ from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
     from popc_runtime import Executable
-    from popc_runtime.format import Array
+    from popc_runtime.format import Array, TensorSpec
 
 __all__ = ["command"]
 
@@ -39,9 +39,9 @@ __all__ = ["command"]
     "inputs",
     multiple=True,
     metavar="NAME=SOURCE",
-    help="x=x.npy, x=data.npz (its array x), x=x.bin (raw elements), x=- (a .npy from stdin), "
-    "x=cat.jpg (a picture, see --pixels), x=random:SEED; "
-    "data.npz alone gives every input by its name.",
+    help="x=x.npy (numbers, or words if the model takes strings), x=data.npz (its array x), "
+    "x=x.bin (raw elements), x=- (a .npy from stdin), x=cat.jpg (a picture, see --pixels), "
+    "x=random:SEED; data.npz alone gives every input by its name.",
 )
 @click.option(
     "-o",
@@ -49,7 +49,8 @@ __all__ = ["command"]
     "results",
     multiple=True,
     metavar="DIR|NAME=FILE",
-    help="Write all results as .npy files into DIR, or one to FILE (- for stdout).",
+    help="Write all results as .npy files into DIR, or one to FILE (- for stdout); labels are "
+    "written as strings.",
 )
 @click.option(
     "--steps",
@@ -93,7 +94,8 @@ __all__ = ["command"]
     "--labels",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="The names of the classes for --top, a line for each.",
+    help="The names of the classes for --top, a line for each; by default, those that the model "
+    "has for columns.",
 )
 @click.option(
     "--pixels",
@@ -183,18 +185,16 @@ def command(
     if report_path is not None:
         _write_report(executable, report_path)
     warnings = _non_finite(arrays, strict=strict)
-    data, tables = best.of_results(arrays)
-    written = write_outputs(arrays, targets)
+    specs = executable.outputs
+    data, tables = best.of_results(arrays, specs)
+    written = write_outputs(arrays, specs, targets)
     seconds = executable.stats().run_seconds
-    data |= {
-        "steps": steps,
-        "seconds": seconds,
-        "outputs": results_data(arrays, values=values),
-        "files": written,
-    }
+    data |= {"steps": steps, "seconds": seconds, "files": written}
+    data["outputs"] = results_data(arrays, specs, values=values)
     steps_text = f"{counted(steps, 'step')} in {format_seconds(seconds)}"
-    text = "\n".join([results_table(arrays), *tables, steps_text, *_renamed(written, results)])
-    return Report("run", data, "" if "-" in written.values() else text, warnings=warnings)
+    lines = [results_table(arrays, specs), *tables, steps_text, *_renamed(written, results)]
+    text = "" if "-" in written.values() else "\n".join(lines)
+    return Report("run", data, text, warnings=warnings)
 
 
 class _Best(NamedTuple):
@@ -212,13 +212,15 @@ class _Best(NamedTuple):
             raise UsageError("--labels are names for --top N")
         return cls(top or 0, () if labels is None else read_labels(labels))
 
-    def of_results(self, arrays: Mapping[str, Array]) -> tuple[dict[str, Any], list[str]]:
+    def of_results(
+        self, arrays: Mapping[str, Array], specs: Sequence[TensorSpec]
+    ) -> tuple[dict[str, Any], list[str]]:
         """The best classes as data and as tables, if they are wanted."""
         from popc.cli.results import top_data, top_text
 
         if not self.number:
             return {}, []
-        found = top_data(arrays, self.number, self.names)
+        found = top_data(arrays, specs, self.number, self.names)
         return {"top": found}, [f"\n{top_text(found)}\n"]
 
 

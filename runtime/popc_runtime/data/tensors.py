@@ -236,6 +236,8 @@ def _name_of(memory: memoryview) -> str:
 
 
 def _mismatch(spec: TensorSpec, found: str, hint: str) -> InputMismatchError:
+    if spec.label_kind:
+        hint += "; of words, their places among the input's labels: only `run` takes words"
     return InputMismatchError(
         f"input {spec.name!r}: expected {describe(spec.dtype, spec.shape)}, got {found}",
         subject=spec.name,

@@ -199,6 +199,11 @@ def _problem_of_tensor(tensor: TensorSpec, stream: StreamSpec | None) -> str:
     counted = prod(samples) == max(stream.samples_per_step, 1)
     if stream.dtype is not tensor.dtype or not whole or not counted:
         return "does not match the samples of its stream"
+    columns = tensor.shape[-1] if tensor.shape else 1
+    if tensor.label_kind is LabelKind.COLUMNS and len(tensor.labels) != columns:
+        return f"has {len(tensor.labels)} labels for {columns} columns"
+    if tensor.label_kind is LabelKind.ELEMENTS and tensor.dtype is not DType.INT64:
+        return f"has labels for elements of type {tensor.dtype}"
     return ""
 
 

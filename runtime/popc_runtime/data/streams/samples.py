@@ -121,6 +121,11 @@ def as_stored(array: Array, dtype: DType) -> Array:
 
 def _advice(array: Array, stream: StreamType, shape: tuple[int, ...]) -> str:
     parts: list[str] = []
+    if array.dtype.kind in "US":
+        return (
+            "pass numbers: of words, their places among the labels of the input, if it has any; "
+            "only `run` takes words, in arrays of nothing else"
+        )
     if array.dtype.kind not in "biufcV":
         return "pass an array of numbers"
     if array.dtype != stream.dtype.storage:
