@@ -12,7 +12,7 @@ from onnx import helper
 import popc
 from popc_runtime.format import Array, LabelKind, TensorSpec
 
-__all__ = ["check", "ml_model", "plain", "typed"]
+__all__ = ["check", "colours_model", "ml_model", "plain", "typed"]
 
 _STRING = onnx.TensorProto.STRING
 
@@ -39,6 +39,33 @@ def ml_model(
         [onnx.ValueInfoProto(name=name) for name in names],
         [onnx.ValueInfoProto(name=name) for name in node.output],
     )
+    return _whole(graph, version)
+
+
+def colours_model(rows: int | str = 2) -> onnx.ModelProto:
+    """A classifier of words ``colour``: a ``label``, which is a word, and ``scores``, maps."""
+    trees = ["ash", "fir tree", "oak"]
+    numbers = [3.0, 0, 0, 0, 2, 0, 0, 0, 1]
+    nodes = [
+        _ml("OneHotEncoder", "colour", "hot", cats_strings=["red", "green", "blue"]),
+        _ml("LinearClassifier", "hot", "label", "rows", coefficients=numbers,
+            intercepts=[0.25, 0.5, 0.0], classlabels_strings=trees, post_transform="SOFTMAX"),
+        _ml("ZipMap", "rows", "scores", classlabels_strings=trees),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes,
+        "colours",
+        [helper.make_tensor_value_info("colour", _STRING, [rows])],
+        [onnx.ValueInfoProto(name="label"), onnx.ValueInfoProto(name="scores")],
+    )
+    return _whole(graph, 3)
+
+
+def _ml(op_type: str, x: str, *results: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(op_type, [x], results, domain="ai.onnx.ml", **attributes)
+
+
+def _whole(graph: onnx.GraphProto, version: int) -> onnx.ModelProto:
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", version)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
