@@ -145,7 +145,8 @@ def test_dump_options_tells_origins(
 
 def test_inspect_archive(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = _json(["inspect", str(archive)], capsys)
-    assert document["inputs"] == [{"name": "x", "dtype": "float32", "shape": [2, 3]}]
+    plain: dict[str, Any] = {"labels": [], "label_kind": None}
+    assert document["inputs"] == [{"name": "x", "dtype": "float32", "shape": [2, 3], **plain}]
     assert document["programs"] == ["main"]
     for section in ("summary", "streams", "options", "blobs", "program"):
         assert run(["inspect", str(archive), "--section", section]) == 0

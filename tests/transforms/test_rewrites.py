@@ -6,6 +6,7 @@ The tables of rules and passes are those of the compiler: one without graphs fai
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from inspect import isabstract
 from typing import Any, Final, cast
 
 import numpy as np
@@ -35,7 +36,7 @@ _EXAMPLES = settings(
 
 def _subclasses(kind: type[Any]) -> Iterator[type[RewritePass]]:
     for subclass in kind.__subclasses__():
-        if subclass.__module__.startswith("popc."):
+        if subclass.__module__.startswith("popc.") and not isabstract(subclass):
             yield subclass
         yield from _subclasses(subclass)
 
