@@ -48,8 +48,9 @@ class Dispatch:
 
         Raises:
             UsageError: it is plain bytes, and more than one program takes so many.
+            InputMismatchError: something has no shape.
         """
-        shapes = {name: shape_of(value) for name, value in given.items()}
+        shapes = {name: _shape(name, value) for name, value in given.items()}
         if None in shapes.values():
             return self._by_bytes(given)
         key = tuple(shapes.items())
@@ -231,6 +232,15 @@ _TOLD = {
     FitMode.PAD: "smaller than a size that there is",
     FitMode.SPLIT: "made up of sizes",
 }
+
+
+def _shape(name: str, value: Any) -> tuple[int, ...] | None:
+    try:
+        return shape_of(value)
+    except ValueError as error:  # ragged lists
+        raise InputMismatchError(
+            f"input {name!r}: {error}", subject=name, hint="pass an array of numbers"
+        ) from None
 
 
 def _nothing_counts(name: str, fit: FitSpec) -> InputMismatchError:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import msgpack
 import pytest
@@ -12,6 +13,7 @@ from popc_runtime.format import (
     DEFAULT_LIMITS,
     SCHEMA_HASH,
     DType,
+    LabelKind,
     Manifest,
     ReturnType,
     SequenceSpec,
@@ -121,6 +123,42 @@ def test_every_field_is_checked(
     path: list[object], update: Callable[[Any], object], message: str
 ) -> None:
     fields = change(sample_manifest().to_dict(), path, update)
+    with pytest.raises(CorruptArchiveError, match=message):
+        _read(fields)
+
+
+_ELEMENTS: Final = TensorSpec("c", DType.INT64, (2,), ("a", "b", ""), LabelKind.ELEMENTS)
+_COLUMNS: Final = TensorSpec("c", DType.FLOAT32, (4, 2), (7, -1), LabelKind.COLUMNS)
+
+
+def _labelled(spec: TensorSpec) -> Manifest:
+    stream = StreamSpec("c", StreamDirection.INPUT, spec.dtype, spec.shape, 1)
+    return Manifest((spec,), (), (stream,), ("main",), (), "1", "0" * 64)
+
+
+@pytest.mark.parametrize("spec", [_ELEMENTS, replace(_ELEMENTS, labels=()), _COLUMNS], ids=str)
+def test_labels_are_read_as_they_were_written(spec: TensorSpec) -> None:
+    assert _read(_labelled(spec).to_dict()) == _labelled(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "key", "value", "message"),
+    [
+        (_COLUMNS, "labels", [7], "input 'c' has 1 labels for 2 columns"),
+        (_COLUMNS, "labels", [7, "a"], "'labels' .* holds 'a'"),
+        (_COLUMNS, "labels", [7, 1 << 63], "'labels' .* holds 9223372036854775808"),
+        (_ELEMENTS, "labels", [1, 2, 3], "input 'c' has elements that stand for numbers"),
+        (_COLUMNS, "label_kind", "elements", "input 'c' has labels for elements of type float32"),
+        (_ELEMENTS, "label_kind", "columns", "input 'c' has 3 labels for 2 columns"),
+        (_ELEMENTS, "label_kind", "rows", "'label_kind' .* is 'rows'"),
+        (_ELEMENTS, "labels", ["a", 3], "'labels' .* holds something that is not text"),
+        (_ELEMENTS, "labels", None, "'labels'"),
+    ],
+)
+def test_labels_that_fit_nothing_are_refused(
+    spec: TensorSpec, key: str, value: object, message: str
+) -> None:
+    fields = change(_labelled(spec).to_dict(), ["inputs", 0, key], lambda _: value)
     with pytest.raises(CorruptArchiveError, match=message):
         _read(fields)
 

@@ -204,6 +204,8 @@ def _problem_of_tensor(tensor: TensorSpec, stream: StreamSpec | None) -> str:
         return f"has {len(tensor.labels)} labels for {columns} columns"
     if tensor.label_kind is LabelKind.ELEMENTS and tensor.dtype is not DType.INT64:
         return f"has labels for elements of type {tensor.dtype}"
+    if tensor.label_kind is LabelKind.ELEMENTS and isinstance(next(iter(tensor.labels), ""), int):
+        return "has elements that stand for numbers"
     return ""
 
 
