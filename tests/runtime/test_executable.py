@@ -110,7 +110,7 @@ def test_wrong_inputs_are_named(feeds: dict[str, Any], message: str, tmp_path: P
 def test_what_is_no_number_is_refused(tmp_path: Path, value: Any) -> None:
     with pytest.raises(InputMismatchError) as refused:
         executable(affine(), tmp_path).run({"x": value})
-    assert refused.value.hint == "pass an array of numbers"
+    assert refused.value.hint.startswith("pass an array of numbers")
 
 
 def test_cast_safe_widens_but_never_narrows(tmp_path: Path) -> None:

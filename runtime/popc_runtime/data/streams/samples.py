@@ -123,8 +123,8 @@ def _advice(array: Array, stream: StreamType, shape: tuple[int, ...]) -> str:
     parts: list[str] = []
     if array.dtype.kind in "US":
         return (
-            "pass numbers: of words, their places among the labels of the input, if it has any; "
-            "only `run` takes words, in arrays of nothing else"
+            "pass an array of numbers: of words, their places among the labels of the input, if "
+            "it has any; only `run` takes words, in arrays of nothing else"
         )
     if array.dtype.kind not in "biufcV":
         return "pass an array of numbers"
