@@ -64,6 +64,7 @@ RULES: Final[dict[str, Rule]] = {
         ),
         rows.normalized,
     ),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), rows.recurrent),
     **dict.fromkeys(("ScatterElements", "ScatterND"), scattered),
     **dict.fromkeys(
         ("Shape", "Size", "Mod", "BitShift", "OneHot", "ConvInteger"), refused_if_uncertain

@@ -12,7 +12,7 @@ from tools.campaigns.random_models.evaluation import run_node
 from tools.campaigns.random_models.rules import FLOAT32, FUNCTION, Step, of_sum, rounding
 from tools.campaigns.random_models.rules_of_moves import exact, refused_if_uncertain
 
-__all__ = ["batch_normalized", "indices", "normalized", "sampled", "softmax"]
+__all__ = ["batch_normalized", "indices", "normalized", "recurrent", "sampled", "softmax"]
 
 _SAMPLES: Final = 4
 _MARGIN: Final = 8.0  # of the largest of so many samples
@@ -109,6 +109,14 @@ def sampled(step: Step) -> list[Array]:
         else np.full(made.shape, far * np.inf if far else 0.0)
         for made, far in zip(step.results, moved, strict=True)
     ]
+
+
+def recurrent(step: Step) -> list[Array]:
+    """LSTM, GRU and RNN: as `sampled`, and by the absolute error of a gate.
+
+    Where all gates of a result are shut, it is tiny, and half a tanh and a half is no share of it.
+    """
+    return [error + FUNCTION for error in sampled(step)]
 
 
 def arrays_and_errors(step: Step) -> list[tuple[Array, Array] | None]:
