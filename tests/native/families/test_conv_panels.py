@@ -22,7 +22,6 @@ from popc_runtime.format import (
     Region,
     Slot,
     decode_program,
-    unpack_panels,
 )
 from popc_runtime.native import (
     Library,
@@ -175,19 +174,6 @@ def _weights(path: Path) -> list[Slot]:
     with ArchiveFile.open(path) as archive:
         slots = decode_program(archive.read("program")).slots
     return [slot for slot in slots if slot.region is Region.CONSTANT and len(slot.shape) > 2]
-
-
-@pytest.fixture
-def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """Shapes of what has been unpacked."""
-    shapes: list[tuple[int, ...]] = []
-
-    def watched(packed: Array, shape: tuple[int, ...], packing: Packing) -> Array:
-        shapes.append(shape)
-        return unpack_panels(packed, shape, packing)
-
-    monkeypatch.setattr("popc_runtime.device.memory.unpack_panels", watched)
-    return shapes
 
 
 def _network(rank: int) -> tuple[bytes, Array]:

@@ -20,7 +20,6 @@ from popc_runtime.format import (
     Slot,
     decode_program,
     pack_panels,
-    unpack_panels,
 )
 from popc_runtime.native import NativeProgram, find_library
 from popc_runtime.native.forms import product_record
@@ -76,19 +75,6 @@ def _image(path: Path) -> ProgramImage:
 
 def _packed(path: Path) -> list[Slot]:
     return [slot for slot in _image(path).slots if slot.packing is not Packing.NONE]
-
-
-@pytest.fixture
-def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """Shapes of what has been unpacked."""
-    shapes: list[tuple[int, ...]] = []
-
-    def watched(packed: Array, shape: tuple[int, ...], packing: Packing) -> Array:
-        shapes.append(shape)
-        return unpack_panels(packed, shape, packing)
-
-    monkeypatch.setattr("popc_runtime.device.memory.unpack_panels", watched)
-    return shapes
 
 
 def _three_products(k: int, n: int) -> bytes:

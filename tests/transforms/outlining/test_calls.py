@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,11 @@ import popc_runtime
 from popc_runtime.format import (
     ArchiveFile,
     Array,
-    Block,
     CallBlock,
-    IfBlock,
-    Item,
-    RepeatBlock,
     decode_program,
 )
 from samples.networks import sorting_transformer
+from tests.support.programs import items_of
 
 _RNG = np.random.default_rng(4)
 _X = _RNG.standard_normal((3, 4)).astype(np.float32)
@@ -66,20 +62,11 @@ def _expected(count: int, *, single: bool = False) -> Array:
     return y
 
 
-def _items(block: Block) -> Iterator[Item]:
-    for item in block:
-        yield item
-        if isinstance(item, RepeatBlock):
-            yield from _items(item.body)
-        elif isinstance(item, IfBlock):
-            yield from (*_items(item.then_body), *_items(item.else_body))
-
-
 def _counts(archive: bytes) -> tuple[int, int, int]:
     """Programs beside main, calls and other instructions."""
     with ArchiveFile.open(archive) as opened:
         image = decode_program(opened.read("program"))
-    items = [item for block in image.programs.values() for item in _items(block)]
+    items = items_of(image)
     calls = sum(isinstance(item, CallBlock) for item in items)
     programs = image.programs.keys() - {"main", "weights_from_host"}
     return len(programs), calls, len(items) - calls

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,11 @@ from popc_runtime.errors import DeviceError
 from popc_runtime.format import (
     ArchiveFile,
     Array,
-    Block,
     CallBlock,
-    IfBlock,
-    Item,
-    RepeatBlock,
     decode_program,
 )
 from samples.networks import sorting_transformer
+from tests.support.programs import items_of
 
 _LAYERS, _LENGTH, _BATCH = 3, 4, 3
 _LOSS = {"type": "cross_entropy", "input": "logits", "label": "digits"}
@@ -54,18 +50,9 @@ def _count(path: Path) -> tuple[int, int]:
     """Instructions of all programs, and calls."""
     with ArchiveFile.open(path) as archive:
         image = decode_program(archive.read("program"))
-    items = [item for block in image.programs.values() for item in _items(block)]
+    items = items_of(image)
     calls = sum(isinstance(item, CallBlock) for item in items)
     return len(items) - calls, calls
-
-
-def _items(block: Block) -> Iterator[Item]:
-    for item in block:
-        yield item
-        if isinstance(item, RepeatBlock):
-            yield from _items(item.body)
-        elif isinstance(item, IfBlock):
-            yield from _items((*item.then_body, *item.else_body))
 
 
 def test_layers_become_calls(tmp_path: Path) -> None:
