@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from popc.options.conflicts.steps import anchors_given
@@ -44,40 +44,36 @@ def conflicts(options: Options) -> Iterator[str]:
 
 
 def _about_chips(options: Options) -> Iterator[str]:
-    mode, ratios = options.virtual_graph_mode, options.virtual_graph_split_ratios
-    if ratios and mode is not VirtualGraphMode.AUTO:
-        yield (
-            f"virtual_graph_split_ratios divides the model, but virtual_graph_mode is {mode}: set "
-            "virtual_graph_mode=auto, or leave the ratios out"
-        )
-    elif ratios and len(ratios) != options.num_ipus:
-        yield (
-            f"virtual_graph_split_ratios has {len(ratios)} numbers, but num_ipus is "
-            f"{options.num_ipus}: give one number for each chip"
-        )
+    ratios, layers = options.virtual_graph_split_ratios, options.layers_per_ipu
+    is_auto = options.virtual_graph_mode is VirtualGraphMode.AUTO
+    yield from _about_division(options, "virtual_graph_split_ratios", ratios, "ratios")
     if ratios and not sum(ratios) > 0:
         yield "virtual_graph_split_ratios are all zero: give at least one chip something to do"
-    yield from _about_layers(options)
-    if mode is VirtualGraphMode.AUTO and options.num_ipus == 1:
+    if layers and ratios and is_auto:
+        yield "layers_per_ipu and virtual_graph_split_ratios both divide the model: give one"
+    else:
+        yield from _about_division(options, "layers_per_ipu", layers, "layers")
+    if is_auto and options.num_ipus == 1:
         yield (
             "virtual_graph_mode is auto, but num_ipus is 1: set num_ipus to the number of chips, "
             "or leave virtual_graph_mode off"
         )
 
 
-def _about_layers(options: Options) -> Iterator[str]:
-    layers, mode = options.layers_per_ipu, options.virtual_graph_mode
-    if layers and mode is not VirtualGraphMode.AUTO:
+def _about_division(
+    options: Options, name: str, numbers: Sequence[float], what: str
+) -> Iterator[str]:
+    """An option that has a number for each chip among which the model is divided."""
+    mode = options.virtual_graph_mode
+    if numbers and mode is not VirtualGraphMode.AUTO:
         yield (
-            f"layers_per_ipu divides the model, but virtual_graph_mode is {mode}: set "
-            "virtual_graph_mode=auto, or leave the layers out"
+            f"{name} divides the model, but virtual_graph_mode is {mode}: set "
+            f"virtual_graph_mode=auto, or leave the {what} out"
         )
-    elif layers and options.virtual_graph_split_ratios:
-        yield "layers_per_ipu and virtual_graph_split_ratios both divide the model: give one"
-    elif layers and len(layers) != options.num_ipus:
+    elif numbers and len(numbers) != options.num_ipus:
         yield (
-            f"layers_per_ipu has {len(layers)} numbers, but num_ipus is {options.num_ipus}: give "
-            "one number for each chip"
+            f"{name} has {len(numbers)} numbers, but num_ipus is {options.num_ipus}: give one "
+            "number for each chip"
         )
 
 
