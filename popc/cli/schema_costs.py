@@ -51,9 +51,9 @@ ESTIMATE: Final = record(
 
 _NUMBERS: Final = list_of(record({"name": TEXT, "before": NUMBER, "after": NUMBER}))
 _VALUES: Final = list_of(record({"name": TEXT, "before": ANY, "after": ANY}))
-_CHANGES: Final = list_of(record({"before": ANY, "after": ANY}))
-_OP: Final = record({"name": TEXT, "op_type": TEXT, "node": TEXT, "cycles": COUNT})
 _CHANGE: Final = record({"before": ANY, "after": ANY})
+_CHANGES: Final = list_of(_CHANGE)
+_OP: Final = record({"name": TEXT, "op_type": TEXT, "node": TEXT, "cycles": COUNT})
 _CHANGED_OP: Final = record(
     {"name": TEXT, "op_type": TEXT, "node": TEXT, "cycles": _CHANGE},
     temporary_bytes=_CHANGE,

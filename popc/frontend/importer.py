@@ -153,14 +153,7 @@ class GraphImporter(OpenGraph):
         *,
         isolated: bool = False,
     ) -> Body:
-        """Import ``proto`` as a graph of its own, with inputs of the given types.
-
-        With ``isolated``, problems inside the body are raised instead of collected, so that the
-        caller can try another way.
-
-        Raises:
-            ModelError: only if ``isolated``: what kept the body from being imported.
-        """
+        """See `OpenGraph.import_body`."""
         problems = Problems() if isolated else self.context.problems
         graph = Graph(abbreviated(proto.name) or "body")
         inner = GraphImporter(replace(self.context, problems=problems), graph, self.opsets, self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Self
 
 import onnx
 
@@ -63,6 +64,22 @@ class ImportedModel:
     notes: tuple[str, ...] = ()
     labels: Mapping[str, TensorLabels] = field(default_factory=dict[str, TensorLabels])
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @classmethod
+    def of(
+        cls, graph: Graph, sequences: Mapping[str, tuple[str, ...]], notes: Sequence[str]
+    ) -> Self:
+        """A model whose inputs and outputs are those of its graph."""
+        return cls(graph, (), (), sequences, notes=tuple(notes)).with_ends_of_graph()
+
+    def with_ends_of_graph(self) -> Self:
+        """The same with the inputs and outputs that the graph has now."""
+        outputs = zip(self.graph.output_names, self.graph.outputs, strict=True)
+        return replace(
+            self,
+            inputs=tuple((tensor.name, tensor.type) for tensor in self.graph.inputs),
+            outputs=tuple((name, tensor.type) for name, tensor in outputs),
+        )
 
 
 def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> ImportedModel:
@@ -135,7 +152,7 @@ def _import(
     notes += lost_statistics(importer, nodes, wanted)
     notes += [*loaded.notes, *misdeclared_outputs(model.graph, importer.graph)]
     labels = labels_of(importer, inputs.texts, dict(results))
-    imported = replace(_imported(importer.graph, sequences, notes), labels=labels)
+    imported = replace(ImportedModel.of(importer.graph, sequences, notes), labels=labels)
     if bindings.training is None:
         return imported
     values = {name: importer.lookup(name) for name in bindings.kept}
@@ -143,19 +160,6 @@ def _import(
         imported,
         values={name: value for name, value in values.items() if isinstance(value, Tensor)},
         updates=tuple(importer.updates.values.items()),
-    )
-
-
-def _imported(
-    graph: Graph, sequences: Mapping[str, tuple[str, ...]], notes: Sequence[str]
-) -> ImportedModel:
-    named = zip(graph.output_names, graph.outputs, strict=True)
-    return ImportedModel(
-        graph=graph,
-        inputs=tuple((tensor.name, tensor.type) for tensor in graph.inputs),
-        outputs=tuple((name, tensor.type) for name, tensor in named),
-        sequences=sequences,
-        notes=tuple(notes),
     )
 
 

@@ -95,19 +95,7 @@ def add_training(
         hyper_parameters=result.hyper_parameters,
     )
     notes = _untrained(settings, [weight for weight, _ in pairs])
-    return _as_step(model, notes), described
-
-
-def _as_step(model: ImportedModel, notes: Sequence[str]) -> ImportedModel:
-    """The model with the inputs and outputs that its graph has now, and further notes."""
-    graph = model.graph
-    outputs = zip(graph.output_names, graph.outputs, strict=True)
-    return replace(
-        model,
-        inputs=tuple((tensor.name, tensor.type) for tensor in graph.inputs),
-        outputs=tuple((name, tensor.type) for name, tensor in outputs),
-        notes=(*model.notes, *notes),
-    )
+    return replace(model.with_ends_of_graph(), notes=(*model.notes, *notes)), described
 
 
 def require_weights(settings: TrainingSettings, names: Collection[str]) -> None:
