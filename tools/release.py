@@ -59,7 +59,8 @@ def main(arguments: Sequence[str]) -> int:
     sources = sorted(given.folder.glob("*.tar.gz"))
     _check_versions([*wheels, *sources])
     (given.folder / "sbom.cdx.json").write_text(_bom(wheels), encoding="utf-8")
-    statement = json.dumps(
+    provenance = _provenance([*wheels, *sources], given.repository)
+    statement = json.dumps(provenance, indent=1, sort_keys=True)
         _provenance([*wheels, *sources], given.repository), indent=1, sort_keys=True
     )
     (given.folder / "provenance.json").write_text(f"{statement}\n", encoding="utf-8")
@@ -72,8 +73,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _check_versions(files: Sequence[Path]) -> None:
     version = changelog_version()
-    wrong = [*problems(), *(f"{each.name} is not of version {version}" for each in files
-             if f"-{version}-" not in each.name and not each.name.endswith(f"-{version}.tar.gz"))]  # fmt: skip
+    others = [each.name for each in files if f"-{version}-" not in each.name.replace(".tar", "-")]
+    wrong = [*problems(), *(f"{name} is not of version {version}" for name in others)]
     if wrong:
         raise SystemExit("\n".join(wrong))
 
