@@ -61,8 +61,6 @@ def main(arguments: Sequence[str]) -> int:
     (given.folder / "sbom.cdx.json").write_text(_bom(wheels), encoding="utf-8")
     provenance = _provenance([*wheels, *sources], given.repository)
     statement = json.dumps(provenance, indent=1, sort_keys=True)
-        _provenance([*wheels, *sources], given.repository), indent=1, sort_keys=True
-    )
     (given.folder / "provenance.json").write_text(f"{statement}\n", encoding="utf-8")
     if given.key is not None:
         signed = _signed(statement.encode(), given.key)
