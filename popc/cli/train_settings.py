@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from popc_runtime.errors import UsageError
 
@@ -34,6 +36,7 @@ class TrainSettings:
     export: Path | None
     threads: int | None
     fp_checks: bool | None
+    host_calls: Mapping[str, Callable[..., Any]]
     force: bool
 
     def check(self) -> None:

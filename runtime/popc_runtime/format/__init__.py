@@ -8,6 +8,7 @@ from popc_runtime.format.codec import Codec, Compression
 from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.format.header import FORMAT_VERSION, MAGIC, is_archive
+from popc_runtime.format.host_calls import HostCallSpec
 from popc_runtime.format.labels import fill_labels, result_names
 from popc_runtime.format.limits import (
     DEFAULT_LIMITS,
@@ -95,6 +96,7 @@ __all__ = [
     "FitMode",
     "FitSpec",
     "FloatCheck",
+    "HostCallSpec",
     "HyperParameter",
     "IfBlock",
     "Instruction",
