@@ -251,7 +251,7 @@ def _public_key(path: Path) -> SSlibKey:
 
 
 def _signer(path: Path, passphrase: str) -> CryptoSigner:
-    """Who signs with the private key in a file."""
+    """A signer with the private key in a file."""
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
     from securesystemslib.signer import CryptoSigner
 
@@ -276,7 +276,7 @@ def _no_key(path: Path, kind: str) -> UsageError:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """What is in a file, which may be a byte too long."""
+    """Bytes of a file, one more than `_MOST` at most."""
     try:
         with path.open("rb") as file:
             return file.read(_MOST + 1)
