@@ -39,6 +39,15 @@ class TrainSettings:
     host_calls: Mapping[str, Callable[..., Any]]
     force: bool
 
+    def loading(self) -> dict[str, Any]:
+        """The keywords of `popc_runtime.load`."""
+        return {
+            "seed": self.seed,
+            "threads": self.threads,
+            "floating_point_checks": self.fp_checks,
+            "host_calls": self.host_calls,
+        }
+
     def check(self) -> None:
         """Raise UsageError if options need or exclude each other; lists every problem."""
         problems = []

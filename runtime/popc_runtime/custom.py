@@ -20,10 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from popc_runtime.errors import UnregisteredOperatorError, UsageError
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import TYPE_CHECKING, Any, Final, TypeAlias
-
-if TYPE_CHECKING:
-    from popc_runtime.format import HostCallSpec
+from popc_runtime.ground.hints import Any, Final, TypeAlias
 
 __all__ = [
     "ArrayType",
@@ -36,7 +33,6 @@ __all__ = [
     "operator_named",
     "register",
     "registered",
-    "require_host_calls",
     "require_operators",
     "unregister",
 ]
@@ -195,28 +191,6 @@ def require_operators(identifiers: Iterable[str]) -> None:
             subject=missing[0],
             details=tuple(missing),
             hint="call popc_runtime.custom.register for each before the program is loaded",
-        )
-
-
-def require_host_calls(
-    needed: Iterable[HostCallSpec], given: Mapping[str, Callable[..., Any]]
-) -> None:
-    """Check that the functions that a program calls on the host are given, and no others.
-
-    Raises:
-        UsageError: lists those that are missing, unknown, or no functions.
-    """
-    wanted = list(needed)
-    names = {spec.name for spec in wanted}
-    problems = [f"{spec} is missing" for spec in wanted if spec.name not in given]
-    problems += [f"the program calls no {name}" for name in given if name not in names]
-    problems += [f"{name} is no function" for name in given if not callable(given[name])]
-    if problems:
-        raise UsageError(
-            "host_calls are not the functions that the program calls on the host",
-            details=tuple(problems),
-            hint="give each by its name: load(..., host_calls={name: function}); "
-            "popc inspect lists them",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from popc_runtime.custom import require_host_calls, require_operators
+from popc_runtime.custom import require_operators
 from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
@@ -18,6 +18,7 @@ from popc_runtime.format import (
     ProgramImage,
     blob_of_program,
     decode_program,
+    require_host_calls,
 )
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.native import fast_sha256

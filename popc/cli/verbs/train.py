@@ -123,13 +123,7 @@ class _Run:
         self.settings = settings
         self.rates = settings.learning_rates()
         self.shown = 0.0
-        self.executable: Executable = popc_runtime.load(
-            settings.archive,
-            seed=settings.seed,
-            threads=settings.threads,
-            floating_point_checks=settings.fp_checks,
-            host_calls=settings.host_calls,
-        )
+        self.executable: Executable = popc_runtime.load(settings.archive, **settings.loading())
         programs = (program.name for program in self.executable.programs)
         self.evaluates = EVALUATION_PROGRAM in programs
         settings.check_evaluation(evaluates=self.evaluates)
