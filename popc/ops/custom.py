@@ -1,4 +1,4 @@
-"""What users compute: operators that they have registered, and functions of the host."""
+"""Ops that users compute: operators that they have registered, and functions of the host."""
 
 from __future__ import annotations
 

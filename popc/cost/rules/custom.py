@@ -1,4 +1,4 @@
-"""What users compute: nobody knows what operators would cost on an IPU; calls are transfers."""
+"""Ops that users compute: nobody knows what operators cost on an IPU; calls are transfers."""
 
 from __future__ import annotations
 
