@@ -51,7 +51,7 @@ def changelog_version() -> str:
 
 
 def problems() -> list[str]:
-    """What does not agree with CHANGELOG.md, a line each."""
+    """Lines that say where a version does not agree with CHANGELOG.md."""
     expected = changelog_version()
     if not expected:
         return ["CHANGELOG.md has no heading such as: ## [0.2.0] - 2026-12-31"]
