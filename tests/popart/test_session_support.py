@@ -211,50 +211,43 @@ def test_what_popxl_asks_for() -> None:
         session.connectStreamToCallback("gr_w", print, 0)
 
 
+def _summing(model: bytes | str, loss: str, option: str) -> popart.TrainingSession:
+    """A session that adds up the gradients of two micro-batches, apart from the momentum."""
+    options = popart.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, 2
+    if option:
+        setattr(options, f"disable{option}TensorStreams", True)
+    separate = popart.SGDAccumulatorAndMomentum.Separate
+    session = popart.TrainingSession(
+        model,
+        popart.DataFlow(1, []),
+        loss,
+        popart.SGD({"defaultMomentum": (0.5, True)}, accumulatorAndMomentum=separate),
+        popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session
+
+
 @pytest.mark.parametrize(
     ("option", "kept"), [("", 3), ("GradAccumulation", 2), ("OptimizerState", 2)]
 )
 def test_sums_of_gradients_are_variables_that_rest_at_zero(
     tmp_path: Path, option: str, kept: int
 ) -> None:
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [2, 4])
-    w = builder.addInitializedInputTensor(np.ones((4, 4), np.float32), "w")
-    loss = builder.aiGraphcore.l1loss([builder.aiOnnx.matmul([x, w])], 0.5)
-    options = popart.SessionOptions()
-    options.enableGradientAccumulation, options.accumulationFactor = True, 2
-    if option:
-        setattr(options, f"disable{option}TensorStreams", True)
-
-    optimizer = popart.SGD(
-        {"defaultMomentum": (0.5, True)},
-        accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate,
-    )
-
-    def session(model: bytes | str) -> popart.TrainingSession:
-        made = popart.TrainingSession(
-            model,
-            popart.DataFlow(1, []),
-            loss,
-            optimizer,
-            popart.DeviceManager().createCpuDevice(),
-            userOptions=options,
-        )
-        made.prepareDevice()
-        made.weightsFromHost()
-        return made
-
-    first = session(builder.getModelProto())
-    first.run(popart.PyStepIO({x: np.ones((2, 2, 4), np.float32)}, {}))
+    model, x, loss = _model(loss=True)
+    first = _summing(model, loss, option)
+    first.run(popart.PyStepIO({x: np.ones((2, 3, 4), np.float32)}, {}))
     path = str(tmp_path / "trained.onnx")
     first.modelToHost(path)
-    saved = {entry.name: entry for entry in onnx.load(path).graph.initializer}
-    assert len(saved) == kept
-    sums = np.ones((4, 4), np.float32)
-    second = session(path)
+    assert len(onnx.load(path).graph.initializer) == kept
+    second = _summing(path, loss, option)
+    sums = np.ones((4, 2), np.float32)
     second.readWeights(popart.PyWeightsIO({"Accum___w": sums}))
     assert sums.any() == (option == "GradAccumulation")
     second.resetHostWeights(path, ignoreWeightsInModelWithoutCorrespondingHostWeight=True)
     if not option:
         with pytest.raises(popart.popart_exception, match="begins as 0 here"):
-            second.writeWeights(popart.PyWeightsIO({"Accum___w": np.ones((4, 4), np.float32)}))
+            second.writeWeights(popart.PyWeightsIO({"Accum___w": np.ones((4, 2), np.float32)}))
