@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,24 @@ def test_a_cached_program_is_not_compiled_again(
     assert len(compilations) == 2
     assert "Compiling again" in capsys.readouterr().err
     np.testing.assert_array_equal(results[0], results[2])
+
+
+def test_sessions_that_share_a_cache_at_the_same_time_compile_once(
+    tmp_path: Path, compilations: list[int]
+) -> None:
+    """The others wait for the first, and none of them sees half a file."""
+
+    def start(_: int) -> Any:
+        with popart.DeviceManager().acquireAvailableDevice() as device:
+            session = _inference(device, enableEngineCaching=True, cachePath=str(tmp_path))
+            session.prepareDevice()
+            return _result(session)
+
+    with ThreadPoolExecutor(4) as threads:
+        first, *others = threads.map(start, range(4))
+    assert len(compilations) == 1
+    for other in others:
+        np.testing.assert_array_equal(other, first)
 
 
 def test_an_exported_program_is_that_of_the_hardware(
