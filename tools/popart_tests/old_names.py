@@ -1,4 +1,4 @@
-"""What PopART's tests use of old numpy and onnx, and newer releases have dropped or changed."""
+"""Names and meanings of old numpy and onnx that PopART's tests use, and newer releases lack."""
 
 from __future__ import annotations
 
