@@ -134,6 +134,18 @@ wheels: $(VENV)/.wheels  ## build wheels (Linux) and source distributions into d
 release: wheels  ## wheels, and what is published beside them: REPOSITORY=URL, KEY=FILE to sign it
 	$(BIN)/python -m tools.release dist --repository "$(REPOSITORY)" $(if $(KEY),--key "$(KEY)")
 
+$(VENV)/.site: $(VENV)/.ready
+	$(PIP) install --group site
+	touch $@
+
+.PHONY: site
+site: $(VENV)/.site  ## the documentation as a site, in build/site/html; a broken link is an error
+	$(BIN)/python -m tools.site build/site
+
+.PHONY: man
+man: $(VENV)/.site  ## manual pages of popc and its verbs, in build/man/man
+	$(BIN)/python -m tools.site build/man --man
+
 .PHONY: release-trial
 release-trial:  ## a release but for publishing: builds, indexes, installs, runs, tests (RELEASING.md)
 	.ci/wheels
