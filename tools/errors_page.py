@@ -53,8 +53,9 @@ def messages() -> dict[str, set[Message]]:
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
     names = {name: name for name in found}
     for node in (each for tree in trees for each in tree.body if isinstance(each, ast.ClassDef)):
-        bases = [ast.unparse(base) for base in node.bases]
-        names |= {node.name: names[base] for base in bases if base in names}
+        for base in map(ast.unparse, node.bases):
+            if base in names:
+                names[node.name] = names[base]
     for tree in trees:
         for name, message in _raised(tree, names.keys()):
             found[names[name]].add(message)
@@ -62,16 +63,21 @@ def messages() -> dict[str, set[Message]]:
 
 
 def _raised(tree: ast.AST, names: Collection[str]) -> Iterator[tuple[str, Message]]:
+    assigned: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            assigned.setdefault(node.targets[0].id, []).append(node.value)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not node.args:
             continue
         name = ast.unparse(node.func).rpartition(".")[2]
-        if name in names and node.args:
+        if name in names:
             hints = [word.value for word in node.keywords if word.arg == "hint"]
-            for said in _choices(node.args[0]):
-                message = _text(said)
-                if message.strip(f"{_UNKNOWN} :,"):
-                    yield name, (message, _text(hints[0]) if hints else "")
+            given = node.args[0]
+            values = assigned.get(given.id, []) if isinstance(given, ast.Name) else [given]
+            for said in (_text(each) for value in values for each in _choices(value)):
+                if said.strip(f"{_UNKNOWN} :,"):
+                    yield name, (said, _text(hints[0]) if hints else "")
 
 
 def _choices(node: ast.expr) -> list[ast.expr]:
@@ -123,7 +129,8 @@ about it; `…` stands for names and numbers. Search this page for a few words o
 `subject`, `hint` and `details`; on the command line its class decides the exit code, and \
 `popc --format json` prints its code.
 * Whatever ends with exit code 70 is a bug of popc: `popc -vv` shows where.
-* An error lists all problems of its kind at once, in lines below the message.
+* An error lists all problems of its kind at once, in lines below the message; \
+such a message may be put together of parts that are not listed here.
 """
 
 if __name__ == "__main__":

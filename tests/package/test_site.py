@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import numpy as np
 import onnx
 import pytest
 
@@ -122,11 +123,10 @@ def _mistakes(folder: Path) -> list[Exception]:
     model = popc.compile(affine()).load()
     calls: list[Any] = [
         lambda: popc.compile(folder / "m.onnx", options={"patterns": "some"}),
-        lambda: popc.compile(affine("n")),
         lambda: popc_runtime.load(folder / "short.popx"),
         lambda: popc_runtime.load(folder / "none.popx"),
         lambda: popc_runtime.load(folder / "m.onnx"),
-        lambda: model.run(z=0),
+        lambda: model.run(x=np.zeros((7, 3), np.float32)),
         lambda: popc_runtime.load(folder / "m.onnx", engine="other"),
     ]
     found: list[Exception] = []
