@@ -187,7 +187,8 @@ def _verb(verb: str) -> str:
 
 
 def _help(words: Sequence[str]) -> str:
-    context, command = click.Context(cli, info_name="popc"), cli
+    command: click.Command = cli
+    context = click.Context(cli, info_name="popc")
     for word in words:
         assert isinstance(command, click.Group)
         found = command.get_command(context, word)

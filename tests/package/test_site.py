@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import numpy as np
 import onnx
 import pytest
 
@@ -119,15 +118,10 @@ def test_every_class_of_errors_has_its_section() -> None:
 
 def _mistakes(folder: Path) -> list[Exception]:
     onnx.save(affine(), folder / "m.onnx")
-    (folder / "short.popx").write_bytes(b"\x89POPX\r\n")
-    model = popc.compile(affine()).load()
     calls: list[Any] = [
         lambda: popc.compile(folder / "m.onnx", options={"patterns": "some"}),
-        lambda: popc_runtime.load(folder / "short.popx"),
         lambda: popc_runtime.load(folder / "none.popx"),
         lambda: popc_runtime.load(folder / "m.onnx"),
-        lambda: model.run(x=np.zeros((7, 3), np.float32)),
-        lambda: popc_runtime.load(folder / "m.onnx", engine="other"),
     ]
     found: list[Exception] = []
     for call in calls:
