@@ -102,12 +102,6 @@ class Op:
         """An input that may be absent or beyond the end."""
         return self.inputs[index] if index < len(self.inputs) else None
 
-    def append_input(self, tensor: Tensor | None) -> None:
-        """Add an operand at the end; if it is a capture, the subgraphs need an input for it."""
-        self.inputs.append(tensor)
-        if tensor is not None:
-            tensor.uses[self] = tensor.uses.get(self, 0) + 1
-
     @property
     def present_inputs(self) -> list[Tensor]:
         """The inputs that are not absent, in order."""
@@ -133,6 +127,8 @@ class Graph:
         self._ops: dict[Op, None] = {}
         self._tensors: dict[str, Tensor] = {}
         self._name_counts: dict[str, int] = {}
+        # all ops in topological order, and perhaps some that have been removed since
+        self._sorted: list[Op] | None = None
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -176,7 +172,19 @@ class Graph:
         Raises:
             ValueError: the graph has a cycle.
         """
-        waiting = {op: sum(t.producer is not None for t in op.present_inputs) for op in self._ops}
+        if self._sorted is None:
+            self._sorted = self.sort()
+        elif len(self._sorted) != len(self._ops):  # nobody read what has been removed
+            self._sorted = [op for op in self._sorted if op in self._ops]
+        return self._sorted.copy()
+
+    def sort(self) -> list[Op]:
+        """What `topological` says, found again from the links; errors are the same."""
+        waiting = dict.fromkeys(self._ops, 0)
+        for op in self._ops:
+            for tensor in op.outputs:
+                for user, reads in tensor.uses.items():
+                    waiting[user] += reads
         order = [op for op, count in waiting.items() if count == 0]
         for op in order:  # grows while it is walked
             for tensor in op.outputs:
@@ -278,16 +286,21 @@ class Graph:
             tensor = Tensor(self.fresh_name(name), type_, TensorKind.ACTIVATION, producer=op)
             op.outputs.append(self._add_tensor(tensor))
         self._ops[op] = None
+        self._sorted = None
         for operand in inputs:
-            op.append_input(operand)
+            self.append_input(op, operand)
         return op
 
     # -- editing ---------------------------------------------------------------------------------
 
-    def insert_input(self, op: Op, index: int, tensor: Tensor) -> None:
+    def append_input(self, op: Op, tensor: Tensor | None) -> None:
+        """Give ``op`` one more operand; if it is a capture, the subgraphs need an input for it."""
+        self.insert_input(op, len(op.inputs), tensor)
+
+    def insert_input(self, op: Op, index: int, tensor: Tensor | None) -> None:
         """Give ``op`` one more operand, at position ``index``."""
         op.inputs.insert(index, tensor)
-        tensor.uses[op] = tensor.uses.get(op, 0) + 1
+        self._read(op, tensor)
 
     def insert_output(self, op: Op, index: int, name: str, type_: TensorType) -> Tensor:
         """Give ``op`` one more output, at position ``index``."""
@@ -299,6 +312,12 @@ class Graph:
         """Replace one operand."""
         _drop_use(op.inputs[index], op)
         op.inputs[index] = tensor
+        self._read(op, tensor)
+
+    def _read(self, op: Op, tensor: Tensor | None) -> None:
+        """Note that ``op`` has come to read ``tensor``."""
+        assert op in self._ops, f"{op!r} is not in graph {self.name!r}"
+        self._sorted = None
         if tensor is not None:
             tensor.uses[op] = tensor.uses.get(op, 0) + 1
 
@@ -370,7 +389,8 @@ class Graph:
         """Move everything into a new graph, leaving this one empty."""
         other = Graph(name)
         for attribute in (
-            "inputs", "outputs", "output_names", "ordering", "_ops", "_tensors", "_name_counts"
+            "inputs", "outputs", "output_names", "ordering", "_ops", "_tensors", "_name_counts",
+            "_sorted",
         ):  # fmt: skip
             ours, theirs = getattr(self, attribute), getattr(other, attribute)
             setattr(self, attribute, theirs)
@@ -386,7 +406,7 @@ def _collect(graph: Graph, found: dict[Graph, None]) -> None:
     """Add ``graph`` to ``found``, behind the graphs nested in it, the last of these first."""
     if graph in found:
         return
-    for op in reversed(graph.ops):
+    for op in [op for op in graph.ops if op.subgraphs][::-1]:
         for subgraph in reversed(op.subgraphs.values()):
             _collect(subgraph, found)
     found[graph] = None
