@@ -7,8 +7,7 @@ lets passes be short and the verifier stay quiet.
 Values flow only along operands: a subgraph does not see its parent's tensors.  What the body of
 an ``If`` or ``Loop`` needs from outside is an explicit operand (a capture) of the op and an input
 of the body.  Several ops may hold the same graph: it is there once, and does for each of them the
-same with other operands.  Constants are not captured: each graph holds its own, sharing the data
-array.
+same with other operands.  Constants are not captured: each graph holds its own, of the same data.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from itertools import chain, islice, repeat, takewhile
 
 import numpy as np
 
-from popc.ir.ordering import Ordering
+from popc.ir.ordering import Ordering, order_by_links
 from popc.ir.settings import OpSettings
 from popc.ir.types import AttributeMap, TensorType, require_possible
 from popc_runtime.format import Array, VariableRole
@@ -127,8 +126,7 @@ class Graph:
         self._ops: dict[Op, None] = {}
         self._tensors: dict[str, Tensor] = {}
         self._name_counts: dict[str, int] = {}
-        # all ops in topological order, and perhaps some that have been removed since
-        self._sorted: list[Op] | None = None
+        self._sorted: list[Op] | None = None  # topologically, with some that have been removed
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -174,24 +172,11 @@ class Graph:
         """
         if self._sorted is None:
             self._sorted = self.sort()
-        elif len(self._sorted) != len(self._ops):  # nobody read what has been removed
-            self._sorted = [op for op in self._sorted if op in self._ops]
-        return self._sorted.copy()
+        return [op for op in self._sorted if op in self._ops]
 
     def sort(self) -> list[Op]:
         """What `topological` says, found again from the links; errors are the same."""
-        waiting = dict.fromkeys(self._ops, 0)
-        for op in self._ops:
-            for tensor in op.outputs:
-                for user, reads in tensor.uses.items():
-                    waiting[user] += reads
-        order = [op for op, count in waiting.items() if count == 0]
-        for op in order:  # grows while it is walked
-            for tensor in op.outputs:
-                for user, reads in tensor.uses.items():
-                    waiting[user] -= reads
-                    if waiting[user] == 0:
-                        order.append(user)
+        order = order_by_links(self._ops, lambda op: [tensor.uses for tensor in op.outputs])
         if len(order) != len(self._ops):
             raise ValueError(f"graph {self.name!r} has a cycle")
         return order
@@ -388,13 +373,8 @@ class Graph:
     def split_off(self, name: str) -> Graph:
         """Move everything into a new graph, leaving this one empty."""
         other = Graph(name)
-        for attribute in (
-            "inputs", "outputs", "output_names", "ordering", "_ops", "_tensors", "_name_counts",
-            "_sorted",
-        ):  # fmt: skip
-            ours, theirs = getattr(self, attribute), getattr(other, attribute)
-            setattr(self, attribute, theirs)
-            setattr(other, attribute, ours)
+        vars(other).update(vars(self), name=name)
+        vars(self).update(vars(Graph(self.name)))
         return other
 
     def is_output(self, tensor: Tensor) -> bool:
