@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from setuptools import Extension, setup
 
@@ -14,7 +15,7 @@ def library() -> Extension:
         ["popc/schedule/csrc/module.c", "popc/schedule/csrc/shift.c"],
         depends=["popc/schedule/csrc/shift.h"],
         extra_compile_args=["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-O2"],
-        extra_link_args=["-s"],
+        extra_link_args=["-s"] if sys.platform == "linux" else [],
         py_limited_api=True,
         optional=True,
     )
