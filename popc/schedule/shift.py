@@ -22,14 +22,14 @@ from popc.schedule.effort import Effort
 from popc.schedule.flat import find_native, flattened
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["Limits", "Shifted", "descend", "shift_blocks", "shift_by_definition"]
+__all__ = ["ShiftLimits", "Shifted", "descend", "shift_blocks", "shift_by_definition"]
 
 _WINDOWS: Final = (16, 64, 256)  # what is near is tried first: it costs little, and gains most
 
 _SEED: Final = 1  # any number will do: what is tried is the same on every run
 
 
-class Limits(NamedTuple):
+class ShiftLimits(NamedTuple):
     """The limits of local search.
 
     Attributes:
@@ -62,7 +62,7 @@ def descend(
     """Improve ``order`` in windows of growing size; the peak may rise if it is not to be kept."""
     found = Shifted(tuple(order), 0, 0)
     for window in _WINDOWS:
-        limits = Limits(moves - found.moves, keeps_peak, window)
+        limits = ShiftLimits(moves - found.moves, keeps_peak, window)
         if limits.moves <= 0 or effort.work <= found.work:
             break
         left = effort.part(1, found.work)
@@ -74,7 +74,7 @@ def descend(
 
 
 def shift_blocks(
-    problem: OrderingProblem, order: Sequence[int], effort: Effort, limits: Limits
+    problem: OrderingProblem, order: Sequence[int], effort: Effort, limits: ShiftLimits
 ) -> Shifted:
     """Improve ``order`` until no move does, or a limit or the effort is reached."""
     native = find_native()
@@ -88,7 +88,7 @@ def shift_blocks(
 
 
 def shift_by_definition(
-    problem: OrderingProblem, order: Sequence[int], effort: Effort, limits: Limits
+    problem: OrderingProblem, order: Sequence[int], effort: Effort, limits: ShiftLimits
 ) -> Shifted:
     """What `shift_blocks` does, in Python."""
     shifter = _Shifter(problem, order, effort, limits)
@@ -121,7 +121,7 @@ _NO_GAIN: Final = _Gain(0, 0, 0)
 
 class _Shifter:
     def __init__(
-        self, problem: OrderingProblem, order: Sequence[int], effort: Effort, limits: Limits
+        self, problem: OrderingProblem, order: Sequence[int], effort: Effort, limits: ShiftLimits
     ) -> None:
         self.problem = problem
         self.effort, self.limits = effort, limits

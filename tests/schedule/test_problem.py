@@ -32,7 +32,7 @@ from popc.schedule.levels import without_levels
 from popc.schedule.optimum import find_lowest_peak
 from popc.schedule.parts import find_parts
 from popc.schedule.problem import OrderingProblem, measure, measure_steps
-from popc.schedule.shift import Limits, descend, shift_blocks, shift_by_definition
+from popc.schedule.shift import ShiftLimits, descend, shift_blocks, shift_by_definition
 from popc.schedule.simplify import simplify
 from tests.support.random_graphs import graphs
 from tests.support.random_problems import all_orders, is_legal, lowest_peak, naive_steps, problems
@@ -221,13 +221,13 @@ def test_a_region_is_measured_as_in_the_whole(problem: OrderingProblem) -> None:
 def test_local_search_makes_orders_better_only(problem: OrderingProblem) -> None:
     order = kahn_order(problem, TieBreaker.RANDOM)
     before = measure(problem, order)
-    shifted = shift_blocks(problem, order, _ENDLESS, Limits())
+    shifted = shift_blocks(problem, order, _ENDLESS, ShiftLimits())
     after = measure(problem, shifted.order)
     assert is_legal(problem, shifted.order)
     assert (after.attraction, after.stretch) <= (before.attraction, before.stretch)
     assert after.peak <= before.peak
     assert shifted.moves == 0 or after < before
-    again = shift_blocks(problem, shifted.order, _ENDLESS, Limits())
+    again = shift_blocks(problem, shifted.order, _ENDLESS, ShiftLimits())
     assert again.moves == 0
 
 
@@ -235,20 +235,20 @@ def test_local_search_makes_orders_better_only(problem: OrderingProblem) -> None
 @given(problem=problems(10))
 def test_local_search_keeps_to_its_limits(problem: OrderingProblem) -> None:
     order = kahn_order(problem, TieBreaker.RANDOM)
-    assert shift_blocks(problem, order, _ENDLESS, Limits(moves=0)).order == tuple(order)
-    assert shift_blocks(problem, order, _ENDLESS, Limits(moves=1)).moves <= 1
-    late = shift_blocks(problem, order, Effort(1 << 60, lambda: True), Limits())
+    assert shift_blocks(problem, order, _ENDLESS, ShiftLimits(moves=0)).order == tuple(order)
+    assert shift_blocks(problem, order, _ENDLESS, ShiftLimits(moves=1)).moves <= 1
+    late = shift_blocks(problem, order, Effort(1 << 60, lambda: True), ShiftLimits())
     assert late.order == tuple(order)
 
 
 @settings(deadline=None, max_examples=100)
 @given(
     problem=problems(12, levels=True),
-    limits=st.builds(Limits, st.just(1 << 40), st.booleans(), st.integers(1, 13)),
+    limits=st.builds(ShiftLimits, st.just(1 << 40), st.booleans(), st.integers(1, 13)),
     work=st.integers(0, 2000),
 )
 def test_local_search_in_c_makes_the_same_moves(
-    problem: OrderingProblem, limits: Limits, work: int
+    problem: OrderingProblem, limits: ShiftLimits, work: int
 ) -> None:
     order = kahn_order(problem, TieBreaker.FIFO)
     effort = Effort(work)
@@ -263,7 +263,7 @@ def test_numbers_too_large_for_c_are_left_to_python() -> None:
     huge = replace(problem, rise=[nbytes << 58 for nbytes in problem.rise])
     order = kahn_order(huge, TieBreaker.FIFO)
     assert flattened(huge, order) is None
-    found = shift_blocks(huge, order, _ENDLESS, Limits())
+    found = shift_blocks(huge, order, _ENDLESS, ShiftLimits())
     assert measure(huge, found.order) <= measure(huge, order)
 
 
@@ -289,7 +289,9 @@ def test_c_refuses_tables_that_do_not_fit() -> None:
             ):
                 continue  # any numbers are allowed
             with pytest.raises(ValueError, match="do not fit together"):
-                native.shift_blocks(tuple(columns), array("q", nodes), nodes, 0, *Limits(), 9, bool)
+                native.shift_blocks(
+                    tuple(columns), array("q", nodes), nodes, 0, *ShiftLimits(), 9, bool
+                )
 
 
 @pytest.mark.parametrize("family", ["layered", "scattered", "series_parallel"])

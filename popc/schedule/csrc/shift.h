@@ -9,7 +9,7 @@ typedef struct { const int64_t *starts, *items; } Lists;
 
 typedef enum { DONE, NO_MEMORY, INTERRUPTED } Outcome;
 
-// An order that is to be improved, and how far; see `Limits` and `OrderingProblem` in Python.
+// An order that is to be improved, and how far; see `ShiftLimits` and `OrderingProblem` in Python.
 typedef struct {
     int64_t nodes, buffers;
     Lists later;  // of each node, those that wait for it
