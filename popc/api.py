@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, BinaryIO, Unpack
 
 from popc.archive import Archive, Content, build_archive
@@ -11,6 +12,7 @@ from popc.compiler import Compiled, Planned, compile_program, plan_program
 from popc.evaluation import compile_evaluation
 from popc.fitting import prove_fits
 from popc.frontend import ModelSource
+from popc.ops.shared import sharing
 from popc.progress import OnProgress, Watch
 from popc.reporting.budget import check_budget
 from popc.reporting.estimation import (
@@ -60,11 +62,12 @@ def compile_requests(
     first = requests.programs[0]
     check_target(first.options)
     loaded = first.load()
-    compiled = [compile_program(request, loaded, watch) for request in requests.programs]
-    fits = prove_fits(requests, loaded)
-    if requests.evaluate:
-        compiled += [compile_evaluation(program, watch) for program in compiled]
-    archive = archive_of(compiled, fits)
+    with sharing() if len(requests.programs) > 1 else nullcontext():
+        compiled = [compile_program(request, loaded, watch) for request in requests.programs]
+        fits = prove_fits(requests, loaded)
+        if requests.evaluate:
+            compiled += [compile_evaluation(program, watch) for program in compiled]
+        archive = archive_of(compiled, fits)
     for program in compiled:
         check_budget(program, archive, against)
     return archive

@@ -12,12 +12,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from popc.memory import ConstantBlock
+from popc.ops.shared import content_digest
 from popc.schedule import aligned
 from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import UsageError
@@ -82,7 +80,7 @@ class _Constants:
 
     def offset(self, data: Array) -> int:
         """The place of these bytes, which are added if need be."""
-        key = (data.nbytes, blake2b(data.reshape(-1).view(np.uint8).data, digest_size=32).digest())
+        key = (data.nbytes, content_digest(data))
         if key not in self._offsets:
             self._offsets[key] = self.nbytes
             self.blocks.append(ConstantBlock(self.nbytes, data))
