@@ -13,7 +13,7 @@ POPART_TESTS ?=
 MINUTES ?= 10
 FUZZ := build/fuzz
 
-.PHONY: fuzz release sanitizers help setup demo train-demo test test-all conformance popart-tests gradients docs native bench lint format wheels clean
+.PHONY: fuzz release sanitizers help setup demo train-demo test test-all conformance oracles popart-tests gradients docs native bench lint format wheels clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,14 @@ $(POPART_ENV)/.ready: pyproject.toml runtime/pyproject.toml facade/pyproject.tom
 popart-tests: $(POPART_ENV)/.ready  ## run PopART's own tests, from the folder POPART_TESTS
 	@test -n "$(POPART_TESTS)" || { echo "set POPART_TESTS to a checkout of PopART's repository"; exit 2; }
 	$(POPART_ENV)/bin/python -m tools.popart_tests --jobs $(JOBS) "$(POPART_TESTS)"
+
+$(VENV)/.oracles: $(VENV)/.test
+	$(PIP) install --group oracles
+	touch $@
+
+oracles: $(VENV)/.oracles  ## ask PyTorch anew for the answers in tests/recorded, and compare
+	rm -rf tests/recorded
+	$(BIN)/python -m pytest -q -n 0 --record-oracles $$(grep -rlE 'pytorch: Pytorch' tests --include='test_*.py')
 
 gradients: $(VENV)/.test  ## which ops have a gradient, and why the others have none
 	$(BIN)/python -m tests.autodiff.report

@@ -165,7 +165,7 @@ def _refuse_unknown(ops: Iterable[Op]) -> None:
 def _why_not(op: Op) -> str:
     if op.op_type in CONTROL:
         return why_not_differentiable(op)
-    if op.op_type == "Custom":
+    if op.op_type in ("Custom", "HostCall"):
         return why_no_gradient(op)
     if op.op_type in GRADIENTS:
         return ""

@@ -79,6 +79,7 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
     "HardSigmoid": ("alpha", "beta"),
     "Histogram": ("absoluteOfInput", "levels"),
     "HistogramUpdate": ("absoluteOfInput", "levels"),
+    "HostCall": ("function", "gradient", "types"),
     "IdentityLoss": ("reduction",),
     "IncrementMod": ("increment", "modulus"),
     "Init": ("data_type", "shape"),
