@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 class _Memo:
-    """What has been made of weights so far."""
+    """The results that have been made of weights so far."""
 
     def __init__(self) -> None:
         self.results: dict[Hashable, object] = {}
@@ -82,7 +82,7 @@ def shared_source(source: object, decode: Callable[[], _Result]) -> _Result:
 def shared(
     what: Hashable, sources: Sequence[Array | None], compute: Callable[[], _Result]
 ) -> _Result:
-    """What ``compute`` makes of ``sources``, or has made of them in another program.
+    """The result of ``compute`` for ``sources``, perhaps as another program computed it.
 
     Args:
         what: All that decides about the result beside the sources.
