@@ -175,7 +175,7 @@ class Graph:
         return [op for op in self._sorted if op in self._ops]
 
     def sort(self) -> list[Op]:
-        """What `topological` says, found again from the links; errors are the same."""
+        """The same order as `topological`, found again from the links; so are the errors."""
         order = order_by_links(self._ops, lambda op: [tensor.uses for tensor in op.outputs])
         if len(order) != len(self._ops):
             raise ValueError(f"graph {self.name!r} has a cycle")

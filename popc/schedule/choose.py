@@ -114,7 +114,7 @@ class Chooser:
         return [b for b in (TieBreaker.GREEDY, TieBreaker.FIFO) if b is not self._tie_breaker]
 
     def _descents(self, problem: OrderingProblem, found: Sequence[_Found]) -> Iterator[_Found]:
-        """What becomes of the candidates with the lowest peak and the lowest sum.
+        """The candidates with the lowest peak and the lowest sum, improved by local search.
 
         Local search lowers the sum, whatever becomes of the peak on the way: an order that looks
         bad may be close to one that is better than all others.

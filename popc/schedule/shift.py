@@ -90,7 +90,7 @@ def shift_blocks(
 def shift_by_definition(
     problem: OrderingProblem, order: Sequence[int], effort: Effort, limits: ShiftLimits
 ) -> Shifted:
-    """What `shift_blocks` does, in Python."""
+    """The definition of `shift_blocks`, in Python."""
     shifter = _Shifter(problem, order, effort, limits)
     shifter.run()
     return Shifted(tuple(shifter.order), shifter.moves, shifter.work)
