@@ -128,11 +128,15 @@ $(VENV)/.wheels: $(VENV)/.ready
 	$(PIP) install --group wheels
 	touch $@
 
-wheels: $(VENV)/.wheels  ## build the wheels that are published, for every platform, into dist/
+wheels: $(VENV)/.wheels  ## build wheels (Linux) and source distributions into dist/
 	$(BIN)/python tools/wheels.py dist
 
-release: wheels  ## what is published beside wheels: REPOSITORY=URL, and KEY=FILE to sign it
+release: wheels  ## wheels, and what is published beside them: REPOSITORY=URL, KEY=FILE to sign it
 	$(BIN)/python -m tools.release dist --repository "$(REPOSITORY)" $(if $(KEY),--key "$(KEY)")
+
+.PHONY: release-trial
+release-trial:  ## a release but for publishing: builds, indexes, installs, runs, tests (RELEASING.md)
+	.ci/wheels
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(POPART_ENV) dist build .cache runtime/build *.egg-info runtime/*.egg-info
