@@ -81,7 +81,7 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _taken_from_outside(node: onnx.NodeProto, graph: onnx.GraphProto) -> Iterator[str]:
-    """What PopART lists as inputs of a branch or body though the node has no operand for it."""
+    """Inputs of a branch or body, as PopART lists them, that the node has no operands for."""
     first = {"If": 0, "Loop": len(node.input)}.get(node.op_type)
     if first is not None:
         yield from (info.name for info in graph.input[first:])
