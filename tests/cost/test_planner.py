@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from popc.cost.planner import ConvProblem, GatherProblem, Plan, Planner, matmul_problem, plan_gather
+from popc.cost.planner import (
+    ConvProblem,
+    GatherProblem,
+    Plan,
+    Planner,
+    matmul_problem,
+    plan_gather,
+    plan_scatter,
+)
 from popc.cost.planner.candidates import candidates_for, split_counts
 from popc.cost.planner.evaluate import evaluate, shares_of
 from popc.cost.planner.methods import VertexKind, methods_for
@@ -235,3 +243,25 @@ def test_gathers(lookups: int, length: int, table: int, size: int) -> None:
     assert plan.cycles > 0
     found = -(-lookups // plan.lookups) * -(-length // plan.columns) * size
     assert plan.temporary_bytes >= found
+
+
+@pytest.mark.parametrize("lanes", ["half", "float"])
+@pytest.mark.parametrize(
+    ("updates", "length", "table"),
+    [(4096, 768, 30_522), (16_384, 1024, 30_522), (8, 16, 4), (1, 1, 1), (5000, 1, 10_000_000)],
+)
+def test_scatters(updates: int, length: int, table: int, lanes: str) -> None:
+    size = 2 if lanes == "half" else 4
+    plan = plan_scatter(GatherProblem(updates, length, table, size), lanes, _TARGET, 383_000)
+    assert plan.columns * plan.rows * plan.lookups <= _TARGET.compute_tiles
+    received = -(-updates // plan.lookups) * -(-length // plan.columns) * size
+    assert received <= plan.temporary_bytes <= 383_000
+    assert (plan.compute[1] > 0) == (plan.lookups > 1)
+
+
+def test_more_updates_cost_more() -> None:
+    cycles = [
+        plan_scatter(GatherProblem(count, 768, 30_522, 2), "half", _TARGET, 383_000).cycles
+        for count in (256, 4096, 65_536)
+    ]
+    assert cycles == sorted(set(cycles))
