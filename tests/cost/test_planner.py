@@ -36,11 +36,11 @@ def _ranges(size: int, parts: int) -> list[range]:
 def _check_cover(problem: ConvProblem, plan: Plan) -> None:
     """Every multiplication happens on exactly one tile and in one serial step."""
     form = problem.flattened()
-    if plan.swapped:
-        form = form.with_operands_swapped()
     if plan.expanded > 1:
         rows = plan.expanded > form.kernel[1]
         form = form.with_kernel_in_channels(rows=rows)
+    if plan.swapped:
+        form = form.with_operands_swapped()
     splits, method = plan.splits, plan.method
     assert splits.tiles <= _TARGET.compute_tiles
     sizes = {
@@ -265,3 +265,14 @@ def test_more_updates_cost_more() -> None:
         for count in (256, 4096, 65_536)
     ]
     assert cycles == sorted(set(cycles))
+
+
+def test_weight_gradients_become_products() -> None:
+    """The batch is the input channels: with a large kernel in them, units are busy."""
+    problem = ConvProblem(
+        *("half", "float", "half"), 1, 64, (3, 3), 32, 64, (56, 56), inputs=(58, 58),
+        copies_inputs=True, copies_weights=True,
+    )  # fmt: skip
+    plan = Planner(_TARGET).plan(problem, 0.6)
+    assert plan.expanded == 56 * 56
+    _check_cover(problem, plan)
