@@ -205,7 +205,7 @@ class _Tiles:
         return self._apart(found)
 
     def _apart(self, tensors: Iterable[Tensor]) -> list[Tensor]:
-        """Those that do not lie in the memory of an earlier one, as new values of variables do."""
+        """``tensors`` without those in the memory of others, as new values of variables are."""
         kept: list[Tensor] = []
         ends: dict[int, int] = {}
         for tensor in tensors:
@@ -219,7 +219,7 @@ class _Tiles:
         return kept
 
     def memory(self, root: Tensor) -> object:
-        """What is equal for tensors that are one memory while both are alive.
+        """A key, equal for tensors that are one memory while both are alive.
 
         The states of a loop lie where their initial values and their results do; not so on io
         tiles, which take turns with two buffers.
