@@ -140,7 +140,7 @@ def test_inference_costs_what_its_rows_cost(constant: str) -> None:
 
 def test_rows_that_the_table_does_not_have() -> None:
     archive, _ = _compiled(_OFF, _SGD)
-    with pytest.raises(DeviceError, match="RemoteGather.*an index is out of range"):
+    with pytest.raises(DeviceError, match=r"RemoteGather.*an index is out of range"):
         popc_runtime.load(archive).run(i=np.full(7, 50, np.int32))
 
 
