@@ -54,7 +54,7 @@ def _compiled(options: dict[str, Any], optimizer: dict[str, Any] | None, **model
     archive = popc.compile(
         _model(**({"rows": _ROWS, "width": _WIDTH, "looked_up": 7} | model)),
         options={"verify_ir": True, **options},
-        on_artefact=lambda stage, text: artefacts.setdefault(str(stage), text),
+        on_artefact=lambda stage, text: artefacts.update({str(stage): text}),
         **training,
     )
     text = artefacts["transform"]
