@@ -187,6 +187,7 @@ DOCUMENTS: Final[Mapping[str, Schema]] = {
         signed_by=list_of(TEXT),
         unsupported=list_of(record({"op": TEXT, "domain": TEXT, "reason": TEXT})),
     ),
+    "serve": record({"models": list_of(TEXT)}),
     "sign": record({"archive": TEXT, "signature": TEXT}),
     "compile": record(
         {},
