@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from popc_runtime.errors import PopcError
 from popc_runtime.serving.options import OPTIONS, settings_of
@@ -11,8 +12,8 @@ from popc_runtime.serving.options import OPTIONS, settings_of
 __all__ = ["main"]
 
 
-def main() -> int:
-    """Serve what the command line names; the exit code."""
+def main(**serving: Any) -> int:
+    """Serve what the command line names, with more arguments of `serve`; the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m popc_runtime.serving",
         description="Serve popc archives by the Open Inference Protocol, over HTTP and gRPC.",
@@ -36,7 +37,7 @@ def main() -> int:
         settings = settings_of(given.pop("models"), given)
         from popc_runtime.serving.supervisor import serve
 
-        serve(settings)
+        serve(settings, **serving)
     except PopcError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - this is a command
         return error.exit_code

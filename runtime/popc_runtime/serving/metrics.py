@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -23,49 +24,28 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        own = {"registry": self._registry}
         self._requests = Counter(
             "popc_requests",
             "Requests that were answered, by the code of their error, or ok.",
             (*_MODEL, "protocol", "outcome"),
-            **own,
+            registry=self._registry,
         )
-        self._seconds = Histogram(
-            "popc_request_seconds",
-            "Time from a whole request to its results.",
-            _MODEL,
-            buckets=_SECONDS,
-            **own,
+        self._seconds = self._histogram(
+            "popc_request_seconds", "Time from a whole request to its results."
         )
-        self._waited = Histogram(
-            "popc_queue_seconds",
-            "Part of that in the queue.",
-            _MODEL,
-            buckets=_SECONDS,
-            **own,
+        self._waited = self._histogram("popc_queue_seconds", "Part of that in the queue.")
+        self._ran = self._histogram("popc_run_seconds", "Time of a run.")
+        self._samples = self._histogram(
+            "popc_batch_samples", "Samples of a run, of all its requests.", _SAMPLES
         )
-        self._ran = Histogram(
-            "popc_run_seconds", "Time of a run.", _MODEL, buckets=_SECONDS, **own
-        )
-        self._samples = Histogram(
-            "popc_batch_samples",
-            "Samples of a run, of all its requests.",
-            _MODEL,
-            buckets=_SAMPLES,
-            **own,
-        )
-        self._pending = Gauge(
-            "popc_pending_requests",
-            "Requests that are being answered.",
-            multiprocess_mode="livesum",
-            **own,
-        )
-        self._bytes = Gauge(
-            "popc_pending_bytes",
-            "Bytes of these requests.",
-            multiprocess_mode="livesum",
-            **own,
-        )
+        self._pending = self._gauge("popc_pending_requests", "Requests that are being answered.")
+        self._bytes = self._gauge("popc_pending_bytes", "Bytes of these requests.")
+
+    def _histogram(self, name: str, meaning: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
+        return Histogram(name, meaning, _MODEL, buckets=buckets, registry=self._registry)
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(name, meaning, multiprocess_mode="livesum", registry=self._registry)
 
     def answered(self, model: str, version: str, protocol: str, outcome: str) -> None:
         """A request has its answer."""
@@ -89,7 +69,7 @@ class Metrics:
     def text(self) -> bytes:
         """All numbers, as Prometheus reads them."""
         if DIRECTORY not in os.environ:
-            return generate_latest(self._registry)
+            return bytes(generate_latest(self._registry))
         together = CollectorRegistry()
         MultiProcessCollector(together)
-        return generate_latest(together)
+        return bytes(generate_latest(together))

@@ -58,9 +58,7 @@ class Batching:
     def parted(self, results: Mapping[str, Array], sizes: Sequence[int]) -> list[dict[str, Array]]:
         """The results of a run as those of its requests, which have so many samples."""
         ends = np.cumsum(sizes)[:-1].tolist()
-        parts = {
-            name: np.split(array, ends, self.outputs[name]) for name, array in results.items()
-        }
+        parts = {name: np.split(array, ends, self.outputs[name]) for name, array in results.items()}
         return [{name: parts[name][place] for name in parts} for place in range(len(sizes))]
 
 
@@ -162,7 +160,9 @@ def _batching(executable: Executable, max_batch: int) -> Batching | None:
     """The first dimension that is proven to hold samples that do not know of each other."""
     manifest = executable.manifest
     for fit in manifest.fits:
-        if FitMode.FILL in fit.modes or set(fit.outputs) != {spec.name for spec in manifest.outputs}:
+        if FitMode.FILL in fit.modes or set(fit.outputs) != {
+            spec.name for spec in manifest.outputs
+        }:
             continue
         sizes = [
             spec.shape[fit.inputs[spec.name]]
@@ -173,5 +173,3 @@ def _batching(executable: Executable, max_batch: int) -> Batching | None:
         limit = max(sizes) if not max_batch else min(max_batch, max(sizes))
         return Batching(dict(fit.inputs), dict(fit.outputs), limit)
     return None
-
-

@@ -57,7 +57,9 @@ OPTIONS: Final = (
     ServeOption("drain", float, "SECONDS", "Time that requests have to end after SIGTERM."),
     ServeOption("limits", str, "NAME", "How much an archive may allocate: default or strict."),
     ServeOption("engine", str, "NAME", "Engine to use: auto, native or numpy."),
-    ServeOption("signed_by", str, "FILE", "Require the signature of this key (.pem).", repeats=True),
+    ServeOption(
+        "signed_by", str, "FILE", "Require the signature of this key (.pem).", repeats=True
+    ),
     ServeOption("log_format", str, "NAME", "Logs on stderr: text or json."),
     ServeOption("log_level", str, "NAME", "debug, info, warning or error."),
     ServeOption("log_requests", bool, "", "Write a line for every request."),
@@ -79,7 +81,9 @@ def settings_of(models: Sequence[str], given: Mapping[str, Any]) -> ServeSetting
         except PopcError as error:
             problems.append(str(error))
     refuse_problems(problems)
-    values = {name: tuple(value) if name == "signed_by" else value for name, value in given.items()}
+    values: Any = {
+        name: tuple(value) if name == "signed_by" else value for name, value in given.items()
+    }
     settings = ServeSettings(tuple(sources), **values)
     settings.check()
     return settings

@@ -78,7 +78,9 @@ class Repository:
     def is_ready(self) -> bool:
         """True if all models are loaded but those that somebody has unloaded."""
         wanted = {name: each for name, each in self._sources.items() if name not in self._unloaded}
-        return all(self._runners.get(name, {}).keys() == each.keys() for name, each in wanted.items())
+        return all(
+            self._runners.get(name, {}).keys() == each.keys() for name, each in wanted.items()
+        )
 
     def load(self, name: str) -> None:
         """Load all versions of a model from their files, or none.
@@ -181,5 +183,3 @@ class Repository:
             max_queue=self._settings.max_queue,
             ran=partial(self._metrics.ran, source.name, str(source.version)),
         )
-
-

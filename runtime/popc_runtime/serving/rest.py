@@ -59,7 +59,10 @@ class RestApp:
         await send({"type": "http.response.body", "body": reply.body})
 
     async def _reply(self, scope: _Scope, receive: _Receive) -> _Reply:
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
         parts = [part for part in scope["path"].split("/") if part]
         route = " ".join([scope["method"], *parts])
         fixed = _FIXED.get(route)
@@ -90,7 +93,9 @@ class RestApp:
         match [method, *rest]:
             case ["GET"]:
                 facts = self._service.metadata(name, version)
-                tensors = {what: [*map(tensor_facts, facts[what])] for what in ("inputs", "outputs")}
+                tensors = {
+                    what: [*map(tensor_facts, facts[what])] for what in ("inputs", "outputs")
+                }
                 return _document(facts | tensors)
             case ["GET", "ready"]:
                 if self._service.drains:

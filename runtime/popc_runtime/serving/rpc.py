@@ -30,13 +30,15 @@ _CONTENTS: Final = {
     "BYTES": "bytes_contents",
 }
 
+_OTHERS: Final = 64  # calls beside those that queues have room for: about health, or to be refused
+
 
 def rpc_server(service: Service) -> Any:
     """A server that is not started yet, and has no port."""
     most = service.settings.max_request_bytes
     models = len(service.repository.names)
     server = aio.server(
-        maximum_concurrent_rpcs=2 * service.settings.max_queue * models,
+        maximum_concurrent_rpcs=2 * service.settings.max_queue * models + _OTHERS,
         options=[
             ("grpc.max_receive_message_length", most),
             ("grpc.max_send_message_length", -1),
@@ -57,7 +59,7 @@ async def _answered(context: Any, call: Callable[[], Awaitable[Any]]) -> Any:
     except Exception as error:  # noqa: BLE001 - the client gets an answer, the log the trace
         note("error", "internal error", error=repr(error))
         code, message = grpc.StatusCode.INTERNAL, f"internal error: {type(error).__name__}"
-    await context.abort(code, message)
+    return await context.abort(code, message)  # which raises
 
 
 class _Calls(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
@@ -193,7 +195,9 @@ def _request(request: Any, context: Any) -> InferRequest:
         tensors=tensors,
         outputs=[each.name for each in request.outputs],
         timeout=min(limits) if limits else None,
-        headers={name: value for name, value in context.invocation_metadata() if type(value) is str},
+        headers={
+            name: value for name, value in context.invocation_metadata() if type(value) is str
+        },
         protocol="grpc",
         id=request.id,
     )

@@ -88,7 +88,7 @@ class Runner:
                 raise NotServedError(f"model {self._name} has been unloaded")
             if not self._queue.offer(entry):
                 raise OverloadedError(
-                    f"{self._max_queue:,} requests wait for model {self._name} already",
+                    f"the queue of model {self._name} is full, {self._max_queue:,} wait",
                     hint="try again later; --max-queue lets more of them wait",
                 )
             self._changed.notify()

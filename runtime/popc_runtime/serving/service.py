@@ -77,6 +77,11 @@ class Service:
         self._requests = 0
         self._bytes = 0
 
+    @property
+    def pending(self) -> int:
+        """The number of requests that are being answered."""
+        return self._requests
+
     def is_ready(self) -> bool:
         """True if requests for all models are answered."""
         return not self.drains and self.repository.is_ready()
@@ -129,7 +134,6 @@ class Service:
                 later["queue.seconds"] = answer.waited
             outcome = "ok"
             self.metrics.took(request.model, result.version, monotonic() - start, answer.waited)
-            return result
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
@@ -140,8 +144,13 @@ class Service:
             version = facts["version"] if outcome == "ok" else ""
             self.metrics.answered(known, version, request.protocol, outcome)
             if self.settings.log_requests:
-                facts |= {"id": request.id, "outcome": outcome, "seconds": f"{monotonic() - start:.6f}"}
+                facts |= {
+                    "id": request.id,
+                    "outcome": outcome,
+                    "seconds": f"{monotonic() - start:.6f}",
+                }
                 note("info", "request", **facts)
+        return result
 
     async def _infer(self, request: InferRequest) -> tuple[InferResult, Answer]:
         version, runner = self.repository.find(request.model, request.version)
@@ -179,7 +188,9 @@ class Service:
         number, runner = self.repository.find(name, version)
         return {
             "name": name,
-            "versions": [str(number)] if version else list(map(str, self.repository.versions(name))),
+            "versions": [str(number)]
+            if version
+            else list(map(str, self.repository.versions(name))),
             "platform": runner.model.platform,
             "inputs": runner.model.inputs,
             "outputs": runner.model.outputs,

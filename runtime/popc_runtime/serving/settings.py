@@ -114,7 +114,11 @@ class ServeSettings:
         counts = Counter((source.name, source.version) for source in self.models)
         for (name, version), count in counts.items():
             if count > 1:
-                paths = [each.path for each in self.models if (each.name, each.version) == (name, version)]
+                paths = [
+                    each.path
+                    for each in self.models
+                    if (each.name, each.version) == (name, version)
+                ]
                 yield (
                     f"model {name} has version {version} {count} times ({', '.join(paths)}): write "
                     f"{name}:{version + 1}=... for another version"

@@ -20,10 +20,11 @@ from popc_runtime.format import ArchiveFile, Limits
 from popc_runtime.format.codec import Codec
 from popc_runtime.serving.logs import configure, note
 from popc_runtime.serving.metrics import DIRECTORY
+from popc_runtime.serving.repository import Loader, archive_model
 from popc_runtime.serving.settings import ServeSettings, refuse_problems
 from popc_runtime.serving.worker import Ports, work
 
-__all__ = ["serve"]
+__all__ = ["listening", "serve"]
 
 _KILL_AFTER: Final = 5.0  # seconds beyond the time for draining
 _CALM: Final = 60.0  # seconds after which a worker's end is not held against the next one
@@ -33,10 +34,12 @@ _LONGEST_PAUSE: Final = 30.0
 class _Child:
     """A worker process."""
 
-    def __init__(self, settings: ServeSettings, ports: Ports) -> None:
+    def __init__(self, settings: ServeSettings, ports: Ports, loader: Loader) -> None:
         context = get_context("spawn")
         self.pipe, other = context.Pipe()
-        self.process = context.Process(target=work, args=(settings, ports, other), daemon=True)
+        self.process = context.Process(
+            target=work, args=(settings, ports, other, loader), daemon=True
+        )
         self.process.start()
         other.close()
         self.started = monotonic()
@@ -57,10 +60,11 @@ class _Asked:
 class _Supervisor:
     """Keeps the workers alive until a signal comes."""
 
-    def __init__(self, settings: ServeSettings, ports: Ports, wake: int) -> None:
+    def __init__(self, settings: ServeSettings, ports: Ports, wake: int, loader: Loader) -> None:
         self._settings = settings
         self._ports = ports
         self._wake = wake
+        self._loader = loader
         self._children: list[_Child] = []
         self._asked: dict[int, _Asked] = {}
         self._count = 0
@@ -88,7 +92,7 @@ class _Supervisor:
         if monotonic() < self._resume:
             return
         while len(self._children) < self._settings.workers:
-            self._children.append(_Child(self._settings, self._ports))
+            self._children.append(_Child(self._settings, self._ports, self._loader))
 
     def _look(self) -> bool:
         """Wait for news, and act on them; true at the end."""
@@ -203,8 +207,12 @@ class _Supervisor:
         note("info", "ended")
 
 
-def serve(settings: ServeSettings) -> None:
+def serve(settings: ServeSettings, loader: Loader = archive_model) -> None:
     """Serve until SIGTERM or SIGINT; to be called by the main thread.
+
+    Args:
+        settings: What to serve, and how.
+        loader: Makes a model of its source, in each worker: a function of a module.
 
     Raises:
         UsageError: settings or archives are wrong; lists every problem.
@@ -213,9 +221,10 @@ def serve(settings: ServeSettings) -> None:
     """
     settings.check()
     configure(settings.log_format, settings.log_level)
-    _check_archives(settings)
-    with _ports(settings) as ports, _numbers(), _signals() as wake:
-        _Supervisor(settings, ports, wake).run()
+    if loader is archive_model:
+        _check_archives(settings)
+    with listening(settings) as ports, _numbers(), _signals() as wake:
+        _Supervisor(settings, ports, wake, loader).run()
 
 
 def _check_archives(settings: ServeSettings) -> None:
@@ -246,7 +255,7 @@ def _check_archives(settings: ServeSettings) -> None:
 
 
 @contextmanager
-def _ports(settings: ServeSettings) -> Iterator[Ports]:
+def listening(settings: ServeSettings) -> Iterator[Ports]:
     """The ports, which belong to this process until the end.
 
     Raises:
@@ -267,7 +276,7 @@ def _ports(settings: ServeSettings) -> Iterator[Ports]:
         raise ResourceError("; ".join(problems), hint="choose other ports, or 0 for any free one")
     with http:
         http.listen(1024)
-        http.setblocking(False)
+        http.setblocking(False)  # noqa: FBT003 - no other way to say it
         address = "" if rpc is None else _address(settings.host, rpc.getsockname()[1])
         yield Ports(http, address)
     if rpc is not None:
@@ -329,7 +338,7 @@ def _forget_gauges(pid: int | None) -> None:
 def _signals() -> Iterator[int]:
     """A file descriptor that is ready to be read once a signal has come that asks for the end."""
     reader, writer = os.pipe()
-    os.set_blocking(writer, False)  # noqa: FBT003 - no other way to say it
+    os.set_blocking(writer, False)
 
     def note_signal(number: int, frame: FrameType | None) -> None:
         del number, frame

@@ -33,7 +33,7 @@ class Ports:
     grpc: str
 
 
-class _Uvicorn(uvicorn.Server):
+class _Uvicorn(uvicorn.Server):  # type: ignore[misc]
     """A server that leaves signals to us."""
 
     @contextlib.contextmanager
@@ -99,7 +99,7 @@ class Worker:
             rpc = rpc_server(self.service)
             rpc.add_insecure_port(self._ports.grpc)
             await rpc.start()
-        while not rest.started and not serving.done():
+        while not rest.started and not serving.done():  # noqa: ASYNC110 - it tells in no other way
             await asyncio.sleep(0.005)
         started()
         stopping = asyncio.create_task(self._stopping.wait())
@@ -109,12 +109,14 @@ class Worker:
         await asyncio.gather(serving, *([rpc.stop(drain)] if rpc else []))
 
 
-def work(settings: ServeSettings, ports: Ports, pipe: Connection) -> None:
+def work(
+    settings: ServeSettings, ports: Ports, pipe: Connection, loader: Loader = archive_model
+) -> None:
     """The main function of a worker process; ``pipe`` leads to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, also for Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     configure(settings.log_format, settings.log_level)
-    worker = Worker(settings, ports)
+    worker = Worker(settings, ports, loader=loader)
     try:
         worker.load()
     except PopcError as error:
