@@ -232,8 +232,8 @@ def _is_good(counts: Mapping[str, int], requests: int) -> bool:
     return set(kept) <= {"right", "refused"} and sum(kept.values()) == requests
 
 
-def main() -> int:
-    """Measure; see the top of the file."""
+def _arguments() -> argparse.Namespace:
+    """The command line."""
     chosen = argparse.ArgumentParser(prog="python -m benchmarks.serving")
     chosen.add_argument("--requests", type=int, default=10_000)
     chosen.add_argument("--clients", type=int, default=64)
@@ -241,7 +241,12 @@ def main() -> int:
     chosen.add_argument("--rounds", type=int, default=1)
     chosen.add_argument("--kill", action="store_true", help="end workers meanwhile")
     chosen.add_argument("--json", type=Path, metavar="FILE")
-    arguments = chosen.parse_args()
+    return chosen.parse_args()
+
+
+def main() -> int:
+    """Measure; see the top of the file."""
+    arguments = _arguments()
     weights = _Weights.drawn()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:

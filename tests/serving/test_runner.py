@@ -24,10 +24,13 @@ class _Doubles:
     """A model that doubles numbers, holds its first run until it is let go, and refuses 13."""
 
     platform = "test"
-    inputs = (TensorSpec("x", DType.INT64, (-1,)), TensorSpec("scale", DType.INT64, (1,)))
-    outputs = (TensorSpec("y", DType.INT64, (-1,)),)
-    optional = ("scale",)
-    batching = Batching({"x": 0}, {"y": 0}, 8)
+    inputs: tuple[TensorSpec, ...] = (
+        TensorSpec("x", DType.INT64, (-1,)),
+        TensorSpec("scale", DType.INT64, (1,)),
+    )
+    outputs: tuple[TensorSpec, ...] = (TensorSpec("y", DType.INT64, (-1,)),)
+    optional: tuple[str, ...] = ("scale",)
+    batching: Batching | None = Batching({"x": 0}, {"y": 0}, 8)
 
     def __init__(self) -> None:
         self.go = threading.Event()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from popc_runtime.errors import UsageError
@@ -46,7 +48,7 @@ def test_what_is_no_source_is_refused(text: str) -> None:
         ({"limits": "none"}, "there are no limits called 'none'"),
     ],
 )
-def test_settings_are_checked(changes: dict[str, object], said: str) -> None:
+def test_settings_are_checked(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         replace(_GOOD, **changes).check()
 
