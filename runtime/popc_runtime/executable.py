@@ -68,6 +68,7 @@ class Executable(Runnable):
         recipe: Recipe | None = None,
         timeout: float | None = None,
         guard: Callable[[], None] | None = None,
+        host_calls: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         start = perf_counter()
         self.recipe = recipe
@@ -76,7 +77,7 @@ class Executable(Runnable):
         inputs, outputs = stream_names(manifest)
         self._ends = {name: SwitchedInput() for name in inputs if name not in self._synthetic}
         self._takers = {name: SwitchedOutput() for name in outputs}
-        ports = Ports({**self._ends, **self._synthetic}, self._takers)
+        ports = Ports({**self._ends, **self._synthetic}, self._takers, host_calls or {})
         checks = chosen_checks(manifest, given=floating_point_checks)
         watch = RunWatch()
         watch.begin(nanoseconds_of(timeout))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from popc_runtime.custom import require_operators
 from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
@@ -18,8 +18,9 @@ from popc_runtime.format import (
     ProgramImage,
     blob_of_program,
     decode_program,
+    require_host_calls,
 )
-from popc_runtime.ground.hints import TYPE_CHECKING
+from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.native import fast_sha256
 from popc_runtime.process.stale import remove_stale
 from popc_runtime.process.threads import chosen_threads
@@ -46,6 +47,7 @@ def load(
     timeout: float | None = None,
     copy_weights: bool = False,
     require_signature: Keys | None = None,
+    host_calls: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Executable:
     """Load an archive.
 
@@ -71,6 +73,8 @@ def load(
             it ends the process.
         require_signature: The path of a public key in a PEM file, or several: one of them must have
             signed the archive, in the file of its name with ``.sig`` added (`popc sign`).
+        host_calls: The functions that the program calls on the host (``Manifest.host_calls``), by
+            name.  Each takes read-only arrays and gives an array, or several in a list or tuple.
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
@@ -79,7 +83,8 @@ def load(
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed, or took longer
             than ``timeout``.
-        UsageError: ``source`` is nothing that could be an archive, the number of threads is not
+        UsageError: ``host_calls`` are not those that the program calls, ``source`` is nothing that
+            could be an archive, the number of threads is not
             positive or too large, a check, an engine or limits of that name do not exist, or
             ml_dtypes is missing.
     """
@@ -94,6 +99,7 @@ def load(
         "timeout": timeout,
         "copy_weights": copy_weights,
         "require_signature": require_signature,
+        "host_calls": host_calls,
     }
     numbers = _wants_numbers(bfloat16)
     with (
@@ -104,6 +110,7 @@ def load(
     ):
         image = decode_program(archive.read("program"), limits)
         _check_image(archive.manifest, image, limits, weights.data.nbytes)
+        require_host_calls(archive.manifest.host_calls, host_calls or {})
         if LOAD_PROGRAM in image.programs:
             weights.verify()  # nothing runs on bytes that may be damaged
         return Executable(
@@ -118,6 +125,7 @@ def load(
             numbers=numbers,
             timeout=timeout,
             guard=weights.guard,
+            host_calls=host_calls,
             recipe=Recipe(load, _tidied(source), archive.digest, settings),
         )
 

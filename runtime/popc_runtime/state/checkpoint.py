@@ -22,6 +22,7 @@ from popc_runtime.errors import CheckpointError, ResourceError
 from popc_runtime.format import Array, DType
 from popc_runtime.ground.frozen import field, frozen
 from popc_runtime.process.files import new_file
+from popc_runtime.process.paths import usable_path
 
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
 
@@ -108,7 +109,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         CheckpointError: the file is no checkpoint, or damaged.
         ResourceError: it cannot be read.
     """
-    target = Path(path)
+    target = Path(usable_path(path))
     try:
         with target.open("rb") as file:
             return _Reader(target, file).read()
