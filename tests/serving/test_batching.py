@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from popc_runtime.serving.batching import BatchQueue, Entry
+from popc_runtime.serving.batching import BatchQueue, QueueEntry
 
 # A request: seconds after the one before, key (None: alone), samples, time-out.
 _REQUESTS = st.lists(
@@ -35,7 +35,7 @@ def test_every_request_leaves_once_in_time_and_in_turn(
     requests: list[tuple[int, str | None, int, float]], limit: int, wait: int, room: int
 ) -> None:
     queue: BatchQueue[int] = BatchQueue(limit=limit, max_wait=wait, max_queue=room)
-    entries: dict[int, Entry[int]] = {}
+    entries: dict[int, QueueEntry[int]] = {}
     left: list[int] = []
     now = 0.0
 
@@ -56,7 +56,7 @@ def test_every_request_leaves_once_in_time_and_in_turn(
 
     for number, (later, key, size, patience) in enumerate(requests):
         advance(now + later)
-        entry = Entry(number, key=key, size=size, arrival=now, deadline=now + patience)
+        entry = QueueEntry(number, key=key, size=size, arrival=now, deadline=now + patience)
         before = len(queue)
         assert queue.offer(entry) == (before < room)
         if before < room:
@@ -74,9 +74,9 @@ def test_every_request_leaves_once_in_time_and_in_turn(
 def test_a_batch_is_due_when_it_is_full() -> None:
     queue: BatchQueue[int] = BatchQueue(limit=4, max_wait=10)
     for number, size in enumerate((2, 1)):
-        queue.offer(Entry(number, key="a", size=size))
+        queue.offer(QueueEntry(number, key="a", size=size))
     assert _taken(queue, 9) == []
-    queue.offer(Entry(2, key="a", size=2, arrival=9))  # with it there are more than four
+    queue.offer(QueueEntry(2, key="a", size=2, arrival=9))  # with it there are more than four
     assert _taken(queue, 9) == [[0, 1]]
     assert queue.due_at() == 19
     assert _taken(queue, 19) == [[2]]
@@ -84,10 +84,10 @@ def test_a_batch_is_due_when_it_is_full() -> None:
 
 def test_a_full_batch_does_not_wait_for_an_older_one() -> None:
     queue: BatchQueue[int] = BatchQueue(limit=2, max_wait=10)
-    queue.offer(Entry(0, key="a"))
-    queue.offer(Entry(1, key="b", arrival=1))
-    queue.offer(Entry(2, key="b", arrival=2))
-    queue.offer(Entry(3, arrival=3))
+    queue.offer(QueueEntry(0, key="a"))
+    queue.offer(QueueEntry(1, key="b", arrival=1))
+    queue.offer(QueueEntry(2, key="b", arrival=2))
+    queue.offer(QueueEntry(3, arrival=3))
     assert _taken(queue, 3) == [[1, 2], [3]]
     assert _taken(queue, 10) == [[0]]
 
@@ -95,9 +95,9 @@ def test_a_full_batch_does_not_wait_for_an_older_one() -> None:
 @pytest.mark.parametrize("key", [None, "a"])
 def test_what_is_forgotten_makes_room(key: str | None) -> None:
     queue: BatchQueue[int] = BatchQueue(limit=4, max_wait=1, max_queue=1)
-    first = Entry(0, key=key)
+    first = QueueEntry(0, key=key)
     assert queue.offer(first)
-    assert not queue.offer(Entry(1))
+    assert not queue.offer(QueueEntry(1))
     assert queue.remove(first)
     assert not queue.remove(first)
-    assert queue.offer(Entry(1))
+    assert queue.offer(QueueEntry(1))

@@ -10,12 +10,12 @@ from collections.abc import Hashable, Iterator
 from math import inf
 from typing import Generic, TypeVar
 
-__all__ = ["BatchQueue", "Entry"]
+__all__ = ["BatchQueue", "QueueEntry"]
 
 _T = TypeVar("_T")
 
 
-class Entry(Generic[_T]):
+class QueueEntry(Generic[_T]):
     """A request that waits.
 
     Attributes:
@@ -51,7 +51,7 @@ class _Group(Generic[_T]):
     __slots__ = ("entries", "total")
 
     def __init__(self) -> None:
-        self.entries: deque[Entry[_T]] = deque()
+        self.entries: deque[QueueEntry[_T]] = deque()
         self.total = 0
 
 
@@ -73,7 +73,7 @@ class BatchQueue(Generic[_T]):
     def __len__(self) -> int:
         return self._count
 
-    def offer(self, entry: Entry[_T]) -> bool:
+    def offer(self, entry: QueueEntry[_T]) -> bool:
         """Let a request wait; false if there is no room for it."""
         if self._count >= self._max_queue:
             return False
@@ -83,7 +83,7 @@ class BatchQueue(Generic[_T]):
         self._count += 1
         return True
 
-    def remove(self, entry: Entry[_T]) -> bool:
+    def remove(self, entry: QueueEntry[_T]) -> bool:
         """Forget a request; false if it does not wait any more."""
         group = self._groups.get(entry.group)
         if group is None or entry not in group.entries:
@@ -92,7 +92,7 @@ class BatchQueue(Generic[_T]):
         self._left(entry.group, group, entry.size, 1)
         return True
 
-    def expired(self, now: float) -> list[Entry[_T]]:
+    def expired(self, now: float) -> list[QueueEntry[_T]]:
         """Take out the requests whose deadline has passed."""
         found = [
             entry
@@ -104,13 +104,13 @@ class BatchQueue(Generic[_T]):
             self.remove(entry)
         return found
 
-    def take(self, now: float) -> list[Entry[_T]]:
+    def take(self, now: float) -> list[QueueEntry[_T]]:
         """Take out the next batch that is due; empty if there is none."""
         due = [group for group in self._groups.values() if self._due_at(group) <= now]
         if not due:
             return []
         group = min(due, key=lambda each: each.entries[0].arrival)
-        batch: list[Entry[_T]] = []
+        batch: list[QueueEntry[_T]] = []
         total = 0
         while group.entries and (not batch or total + group.entries[0].size <= self._limit):
             batch.append(group.entries.popleft())

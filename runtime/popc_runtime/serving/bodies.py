@@ -12,14 +12,14 @@ from popc_runtime.serving.server_facts import tensor_facts
 from popc_runtime.serving.service import InferRequest, InferResult
 from popc_runtime.serving.tensors import GivenTensor, as_bytes, as_list
 
-__all__ = ["HEADER_LENGTH", "Body", "Form", "infer_request", "infer_response"]
+__all__ = ["HEADER_LENGTH", "Form", "InferBody", "infer_request", "infer_response"]
 
 HEADER_LENGTH: Final = "inference-header-content-length"
 
 _MICROSECONDS: Final = 1e6  # in which clients of Triton give their time-out
 
 
-class Body(NamedTuple):
+class InferBody(NamedTuple):
     """What was sent; ``header`` is the size of its JSON, "" if that is all."""
 
     data: bytes
@@ -39,7 +39,7 @@ class Form:
 
 
 def infer_request(
-    body: Body, model: str, version: str, headers: Mapping[str, str]
+    body: InferBody, model: str, version: str, headers: Mapping[str, str]
 ) -> tuple[InferRequest, Form]:
     """The request that a body stands for, and how to answer it.
 
@@ -96,7 +96,7 @@ def infer_response(model: str, id_: str, result: InferResult, form: Form) -> tup
     return b"".join([text, *blobs]), len(text)
 
 
-def _parsed(body: Body) -> tuple[dict[str, Any], memoryview]:
+def _parsed(body: InferBody) -> tuple[dict[str, Any], memoryview]:
     """The JSON of a body, and what is behind it."""
     size = len(body.data)
     if body.header:

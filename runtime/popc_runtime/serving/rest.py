@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from popc_runtime.errors import NotServedError, PopcError, UsageError
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.serving.bodies import HEADER_LENGTH, Body, infer_request, infer_response
+from popc_runtime.serving.bodies import HEADER_LENGTH, InferBody, infer_request, infer_response
 from popc_runtime.serving.failures import http_status
 from popc_runtime.serving.logs import note
 from popc_runtime.serving.server_facts import EXTENSIONS, SERVER, server_version, tensor_facts
@@ -112,7 +112,7 @@ class RestApp:
         start = monotonic()
         size = _length(headers)
         with self._service.admitted(size):
-            body = Body(await _read(receive, size), headers.get(HEADER_LENGTH, ""))
+            body = InferBody(await _read(receive, size), headers.get(HEADER_LENGTH, ""))
             request, form = infer_request(body, name, version, headers)
             result = await self._service.infer(request)
             data, json_size = infer_response(name, request.id, result, form)

@@ -12,14 +12,14 @@ from typing import TypeAlias
 from popc_runtime.errors import NotServedError, OverloadedError, PopcError, RunTimeoutError
 from popc_runtime.format import Array
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.serving.batching import BatchQueue, Entry
+from popc_runtime.serving.batching import BatchQueue, QueueEntry
 from popc_runtime.serving.models import ServedModel
 
-__all__ = ["Answer", "Pending", "Runner"]
+__all__ = ["InferAnswer", "Pending", "Runner"]
 
 
 @frozen
-class Answer:
+class InferAnswer:
     """The results of a request, and how it came to them; seconds.
 
     Attributes:
@@ -33,7 +33,7 @@ class Answer:
 
 
 # A request that waits: its inputs, and where its answer goes.
-Pending: TypeAlias = "Entry[tuple[Mapping[str, Array], Future[Answer]]]"
+Pending: TypeAlias = "QueueEntry[tuple[Mapping[str, Array], Future[InferAnswer]]]"
 
 
 class Runner:
@@ -53,7 +53,7 @@ class Runner:
         self._name = name
         self._ran = ran
         limit = 1 if model.batching is None else model.batching.limit
-        self._queue: BatchQueue[tuple[Mapping[str, Array], Future[Answer]]] = BatchQueue(
+        self._queue: BatchQueue[tuple[Mapping[str, Array], Future[InferAnswer]]] = BatchQueue(
             limit=limit, max_wait=max_wait, max_queue=max_queue
         )
         self._max_queue = max_queue
@@ -80,7 +80,7 @@ class Runner:
         """
         batching = self.model.batching
         key, size = (None, 1) if batching is None else batching.group(arrays)
-        entry: Pending = Entry(
+        entry: Pending = QueueEntry(
             (arrays, Future()), key=key, size=size, arrival=monotonic(), deadline=deadline
         )
         with self._changed:
@@ -143,7 +143,7 @@ class Runner:
         for entry, answer in zip(entries, answers, strict=True):
             entry.value[1].set_result(answer)
 
-    def _run(self, entries: Sequence[Pending]) -> list[Answer]:
+    def _run(self, entries: Sequence[Pending]) -> list[InferAnswer]:
         start = monotonic()
         last = max(entry.deadline for entry in entries)  # nobody is stopped for another's haste
         if last <= start:
@@ -159,7 +159,7 @@ class Runner:
         seconds = monotonic() - start
         self._ran(sum(sizes), seconds)
         return [
-            Answer(part, start - entry.arrival, seconds, sum(sizes))
+            InferAnswer(part, start - entry.arrival, seconds, sum(sizes))
             for part, entry in zip(parts, entries, strict=True)
         ]
 

@@ -21,7 +21,7 @@ from popc_runtime.serving.control import Control
 from popc_runtime.serving.logs import note
 from popc_runtime.serving.metrics import Metrics
 from popc_runtime.serving.repository import Repository
-from popc_runtime.serving.runner import Answer, Runner
+from popc_runtime.serving.runner import InferAnswer, Runner
 from popc_runtime.serving.settings import ServeSettings
 from popc_runtime.serving.tensors import GivenTensor, arrays_of, results_of
 from popc_runtime.serving.traces import span
@@ -152,7 +152,7 @@ class Service:
                 note("info", "request", **facts)
         return result
 
-    async def _infer(self, request: InferRequest) -> tuple[InferResult, Answer]:
+    async def _infer(self, request: InferRequest) -> tuple[InferResult, InferAnswer]:
         version, runner = self.repository.find(request.model, request.version)
         try:
             answer = await self._answer(request, runner)
@@ -162,7 +162,7 @@ class Service:
         outputs = results_of(answer.results, runner.model.outputs, request.outputs)
         return InferResult(str(version), outputs), answer
 
-    async def _answer(self, request: InferRequest, runner: Runner) -> Answer:
+    async def _answer(self, request: InferRequest, runner: Runner) -> InferAnswer:
         model = runner.model
         arrays = arrays_of(request.tensors, model.inputs, model.optional)
         timeout = min(request.timeout or self.settings.timeout, self.settings.timeout)

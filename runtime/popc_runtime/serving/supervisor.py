@@ -22,7 +22,7 @@ from popc_runtime.serving.logs import configure, note
 from popc_runtime.serving.metrics import DIRECTORY
 from popc_runtime.serving.repository import Loader, archive_model
 from popc_runtime.serving.settings import ServeSettings, refuse_problems
-from popc_runtime.serving.worker import Ports, work
+from popc_runtime.serving.worker import ServePorts, work
 
 __all__ = ["listening", "serve"]
 
@@ -34,7 +34,7 @@ _LONGEST_PAUSE: Final = 30.0
 class _Child:
     """A worker process."""
 
-    def __init__(self, settings: ServeSettings, ports: Ports, loader: Loader) -> None:
+    def __init__(self, settings: ServeSettings, ports: ServePorts, loader: Loader) -> None:
         context = get_context("spawn")
         self.pipe, other = context.Pipe()
         self.process = context.Process(
@@ -60,7 +60,9 @@ class _Asked:
 class _Supervisor:
     """Keeps the workers alive until a signal comes."""
 
-    def __init__(self, settings: ServeSettings, ports: Ports, wake: int, loader: Loader) -> None:
+    def __init__(
+        self, settings: ServeSettings, ports: ServePorts, wake: int, loader: Loader
+    ) -> None:
         self._settings = settings
         self._ports = ports
         self._wake = wake
@@ -255,7 +257,7 @@ def _check_archives(settings: ServeSettings) -> None:
 
 
 @contextmanager
-def listening(settings: ServeSettings) -> Iterator[Ports]:
+def listening(settings: ServeSettings) -> Iterator[ServePorts]:
     """The ports, which belong to this process until the end.
 
     Raises:
@@ -278,7 +280,7 @@ def listening(settings: ServeSettings) -> Iterator[Ports]:
         http.listen(1024)
         http.setblocking(False)  # noqa: FBT003 - no other way to say it
         address = "" if rpc is None else _address(settings.host, rpc.getsockname()[1])
-        yield Ports(http, address)
+        yield ServePorts(http, address)
     if rpc is not None:
         rpc.close()
 
@@ -306,7 +308,7 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _announce(settings: ServeSettings, ports: Ports) -> None:
+def _announce(settings: ServeSettings, ports: ServePorts) -> None:
     http = _address(settings.host, ports.http.getsockname()[1])
     models = ",".join(map(str, settings.models))
     facts = {"models": models, "http": http, "workers": settings.workers}

@@ -22,11 +22,11 @@ from popc_runtime.serving.rpc import rpc_server
 from popc_runtime.serving.service import Service
 from popc_runtime.serving.settings import ServeSettings
 
-__all__ = ["Ports", "Worker", "work"]
+__all__ = ["ServePorts", "Worker", "work"]
 
 
 @frozen
-class Ports:
+class ServePorts:
     """A socket that listens for HTTP, and the address for gRPC; "" for none."""
 
     http: socket.socket
@@ -46,7 +46,7 @@ class Worker:
     """Loads all models, and answers requests until it is told to stop."""
 
     def __init__(
-        self, settings: ServeSettings, ports: Ports, *, loader: Loader = archive_model
+        self, settings: ServeSettings, ports: ServePorts, *, loader: Loader = archive_model
     ) -> None:
         """Nothing is loaded yet."""
         self._settings = settings
@@ -110,7 +110,7 @@ class Worker:
 
 
 def work(
-    settings: ServeSettings, ports: Ports, pipe: Connection, loader: Loader = archive_model
+    settings: ServeSettings, ports: ServePorts, pipe: Connection, loader: Loader = archive_model
 ) -> None:
     """The main function of a worker process; ``pipe`` leads to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, also for Ctrl-C
