@@ -119,7 +119,7 @@ class _Load:
         client.close()
 
     def _outcome(self, client: Any, number: int) -> str:
-        """What becomes of a request."""
+        """The fate of a request."""
         is_wrong = number % _WRONG == _WRONG - 1
         place = number % len(self._inputs)
         x = self._inputs[place]

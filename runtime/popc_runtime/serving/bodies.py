@@ -20,7 +20,7 @@ _MICROSECONDS: Final = 1e6  # in which clients of Triton give their time-out
 
 
 class InferBody(NamedTuple):
-    """What was sent; ``header`` is the size of its JSON, "" if that is all."""
+    """The bytes that were sent; ``header`` is the size of its JSON, "" if that is all."""
 
     data: bytes
     header: str
@@ -34,7 +34,7 @@ class Form:
     binary: bool
 
     def is_binary(self, name: str) -> bool:
-        """Whether an output is."""
+        """True if an output is wanted so."""
         return self.by_name.get(name, self.binary)
 
 
@@ -143,7 +143,7 @@ def _tensors(listed: Any, rest: memoryview) -> Sequence[GivenTensor]:
 
 
 def _problem(tensor: Mapping[str, Any], size: Any, left: int) -> str:
-    """What is wrong with an input, as a clause; empty if nothing is."""
+    """The problem of an input, as a clause; empty if nothing is."""
     shape = tensor.get("shape")
     if not isinstance(shape, list) or not all(type(each) is int for each in shape):
         return "its shape is not a list of whole numbers"

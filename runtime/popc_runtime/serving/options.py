@@ -31,7 +31,7 @@ class ServeOption:
 
     @property
     def is_flag(self) -> bool:
-        """Whether it takes no value."""
+        """True if it takes no value."""
         return self.kind is bool
 
     @property

@@ -69,12 +69,12 @@ class _Calls(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mis
         self._service = service
 
     async def ServerLive(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Whether the process runs."""
+        """True: the process runs."""
         del request, context
         return messages.ServerLiveResponse(live=True)
 
     async def ServerReady(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Whether all models are loaded."""
+        """True if all models are loaded."""
         del request, context
         return messages.ServerReadyResponse(ready=self._service.is_ready())
 
@@ -86,7 +86,7 @@ class _Calls(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mis
         )
 
     async def ModelReady(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Whether a model is loaded."""
+        """True if a model is loaded."""
         del context
         try:
             self._service.repository.find(request.name, request.version)

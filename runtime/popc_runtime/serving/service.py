@@ -60,7 +60,7 @@ class InferResult:
 
 
 class Service:
-    """What REST and gRPC have in common.
+    """The part that REST and gRPC have in common.
 
     Attributes:
         drains: Whether the server is about to end.

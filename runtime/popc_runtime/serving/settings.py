@@ -105,7 +105,7 @@ class ServeSettings:
 
     @property
     def grpc(self) -> bool:
-        """Whether there is a port for gRPC."""
+        """True if there is a port for gRPC."""
         return self.grpc_port >= 0
 
     def _problems(self) -> Iterator[str]:

@@ -331,7 +331,7 @@ def _numbers() -> Iterator[None]:
 
 
 def _forget_gauges(pid: int | None) -> None:
-    """What a worker that is gone was doing counts no more; what it has done does."""
+    """Count no more what a worker was doing that is gone; what it has done stays."""
     for path in Path(os.environ[DIRECTORY]).glob(f"gauge_live*_{pid}.db"):
         path.unlink()
 
