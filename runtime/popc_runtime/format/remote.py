@@ -111,4 +111,4 @@ def _opened(url: str) -> tuple[Any, str]:
 def _failed(url: str, error: Exception) -> ResourceError:
     if isinstance(error, FileNotFoundError):
         return ResourceError(f"cannot read {url}: there is no such file", subject=url)
-    return ResourceError(f"cannot read {url}: {error or type(error).__name__}", subject=url)
+    return ResourceError(f"cannot read {url}: {str(error) or type(error).__name__}", subject=url)
