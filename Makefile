@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JOBS ?= 2
-CLANG_FORMAT = find runtime/csrc fuzz/native -name '*.[ch]' -print0 | xargs -0 $(BIN)/clang-format
+CLANG_FORMAT = find runtime/csrc popc/schedule/csrc fuzz/native -name '*.[ch]' -print0 | xargs -0 $(BIN)/clang-format
 
 POPART_ENV := .venv-popart
 POPART_TESTS ?=
@@ -18,7 +18,7 @@ FUZZ := build/fuzz
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(VENV)/.ready: pyproject.toml runtime/pyproject.toml
+$(VENV)/.ready: pyproject.toml setup.py runtime/pyproject.toml
 	@echo "Making $(VENV) with popc and what it needs ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install --upgrade 'pip>=25.1'
