@@ -185,6 +185,11 @@ class _Tiles:
             if operand is not op.output:
                 self._roots[operand] = op.output
 
+    def fetches(self, op: Op, tensor: Tensor) -> bool:
+        """True if ``op`` reads ``tensor`` off chip, all of it or some of its rows."""
+        rows = op.op_type == "RemoteGather" and self.root(op.operand(0)) is tensor
+        return rows or op.op_type == "RemoteLoad"
+
     def _permanent(self, graph: Graph, schedule: Schedule) -> list[Tensor]:
         """Variables, and constants and values computed at load that ops of the program read."""
         own = [variable for variable in graph.variables if self.lies_here(variable)]
@@ -195,7 +200,7 @@ class _Tiles:
                 for tensor in map(self.root, op.present_inputs):
                     if tensor in found or not self.lies_for_good(tensor):
                         continue
-                    if op.op_type == "RemoteLoad" or self.lies_elsewhere(tensor):
+                    if self.fetches(op, tensor) or self.lies_elsewhere(tensor):
                         continue
                     if tensor.data is not None:
                         if id(tensor.data) in data:  # nested graphs share constants
