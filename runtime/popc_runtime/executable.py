@@ -18,9 +18,11 @@ from popc_runtime.executable_parts import (
     chosen_program,
     cycle_counters,
     dispatch_of,
+    in_share,
     make_engine,
     stream_names,
     synthetic_inputs,
+    telling,
 )
 from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
 from popc_runtime.ground.frozen import replace
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
     from popc_runtime.data.tensors import ResultTensor
     from popc_runtime.dispatch import Dispatch
+    from popc_runtime.groups import Group, Share
     from popc_runtime.native import DirectRun
     from popc_runtime.process.futures import AwaitableFuture
     from popc_runtime.recipe import Recipe
@@ -68,8 +71,12 @@ class Executable(Runnable):
         recipe: Recipe | None = None,
         timeout: float | None = None,
         guard: Callable[[], None] | None = None,
+        group: Group | None = None,
+        share: Share | None = None,
     ) -> None:
         start = perf_counter()
+        self.group, self.share = group, share
+        manifest = in_share(manifest, share)
         self.recipe = recipe
         self._bfloat16 = bfloat16_numbers() if numbers else None
         self._synthetic = synthetic_inputs(manifest, seed)
@@ -92,6 +99,8 @@ class Executable(Runnable):
             late=[variant.name for variant in manifest.variants],
             engine=engine,
             watch=watch,
+            group=group,
+            share=share,
         )
         self._counters = cycle_counters(profiles or {}, self._engine)
         self._run_lock = RunLock(watch, guard)
@@ -292,7 +301,7 @@ class Executable(Runnable):
         if self._dispatch is not None:
             return list(self._dispatch.required(inputs).profile(inputs))
         checked = self._check_inputs(inputs, "no")
-        with self._run_lock.turn(counts=False):
+        with self._run_lock.turn(counts=False), telling(self.group):
             try:
                 self._connect(checked, {})
                 return self._engine.profile(self.name)
@@ -345,7 +354,7 @@ class Executable(Runnable):
         takers: Mapping[str, Callable[[memoryview], object]],
         timeout: float | None = None,
     ) -> None:
-        with self._run_lock.turn(nanoseconds_of(timeout)):
+        with self._run_lock.turn(nanoseconds_of(timeout)), telling(self.group):
             try:
                 self._connect(samples, takers)
                 if self._count:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from popc_runtime.data.synthetic import SyntheticInput
     from popc_runtime.device import ReplicatedEngine
     from popc_runtime.dispatch import Dispatch
+    from popc_runtime.groups import Group, Share
     from popc_runtime.process.run_lock import RunLock
 
 __all__ = [
@@ -28,9 +29,11 @@ __all__ = [
     "chosen_program",
     "cycle_counters",
     "dispatch_of",
+    "in_share",
     "make_engine",
     "stream_names",
     "synthetic_inputs",
+    "telling",
 ]
 
 
@@ -47,8 +50,10 @@ def make_engine(
     late: Collection[str],
     engine: str,
     watch: RunWatch,
+    group: Group | None,
+    share: Share | None,
 ) -> Engine | ReplicatedEngine:
-    """The engine of the program, or the one that leads those of all replicas."""
+    """The engine of the program, or the one that leads those of all replicas of this process."""
     variables, make_binder = manifest.variables, binder_type(engine, checks)
     if manifest.replicas == 1:
         return Engine(
@@ -65,13 +70,15 @@ def make_engine(
             watch=watch,
         )
     from popc_runtime.device import ReplicatedEngine
+    from popc_runtime.groups import Share
 
     return ReplicatedEngine(
         make_binder,
         image,
         constants,
         ports,
-        replicas=manifest.replicas,
+        share=share or Share(0, manifest.replicas, manifest.replicas),
+        group=group,
         variables=variables,
         seed=seed,
         threads=threads,
@@ -215,3 +222,28 @@ def chosen_program(programs: Sequence[Any], which: str | Mapping[str, Sequence[i
     many = "more than one program has" if found else "no program has"
     what = f"there is no program {which!r}" if isinstance(which, str) else f"{many} {wanted}"
     raise UsageError(what, hint=f"there are {listed}")
+
+
+def in_share(manifest: Manifest, share: Share | None) -> Manifest:
+    """The manifest as it is for the replicas of this process."""
+    if share is None:
+        return manifest
+    from popc_runtime.groups import local_manifest
+
+    return local_manifest(manifest, share)
+
+
+class telling:  # noqa: N801 - used as a function; contextlib would be slower to enter
+    """A block whose exceptions are told to the other processes: they cannot go on either."""
+
+    __slots__ = ("_group",)
+
+    def __init__(self, group: Group | None) -> None:
+        self._group = group
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and self._group is not None:
+            self._group.fail(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")

@@ -28,6 +28,7 @@ from popc_runtime.recipe import Recipe
 if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
     from popc_runtime.format.signature import Keys
+    from popc_runtime.groups import Group, Share
 
 __all__ = ["load"]
 
@@ -46,6 +47,7 @@ def load(
     timeout: float | None = None,
     copy_weights: bool = False,
     require_signature: Keys | None = None,
+    group: Group | None = None,
 ) -> Executable:
     """Load an archive.
 
@@ -71,6 +73,8 @@ def load(
             it ends the process.
         require_signature: The path of a public key in a PEM file, or several: one of them must have
             signed the archive, in the file of its name with ``.sig`` added (`popc sign`).
+        group: The processes that divide the replicas of the archive among themselves, as
+            `popc_runtime.groups.join` gives them; all of them load it.
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
@@ -80,8 +84,9 @@ def load(
         DeviceError: the program computes its weights at load time, and that failed, or took longer
             than ``timeout``.
         UsageError: ``source`` is nothing that could be an archive, the number of threads is not
-            positive or too large, a check, an engine or limits of that name do not exist, or
-            ml_dtypes is missing.
+            positive or too large, a check, an engine or limits of that name do not exist,
+            ml_dtypes is missing, or the processes of ``group`` cannot divide the replicas, or
+            differ in what they load.
     """
     count, limits = chosen_threads(threads), Limits.of(limits)
     settings = {
@@ -103,14 +108,16 @@ def load(
         ) as weights,
     ):
         image = decode_program(archive.read("program"), limits)
-        _check_image(archive.manifest, image, limits, weights.data.nbytes)
+        _check_image(archive.manifest, image, limits, weights.data.nbytes, group)
+        seed = archive.manifest.seed if seed is None else seed
+        share = None if group is None else _joined(archive, image, group, seed, floating_point_checks)
         if LOAD_PROGRAM in image.programs:
             weights.verify()  # nothing runs on bytes that may be damaged
-        return Executable(
+        executable = Executable(
             archive.manifest,
             image,
             weights.data,
-            seed=archive.manifest.seed if seed is None else seed,
+            seed=seed,
             threads=count,
             floating_point_checks=floating_point_checks,
             engine=engine,
@@ -118,8 +125,41 @@ def load(
             numbers=numbers,
             timeout=timeout,
             guard=weights.guard,
-            recipe=Recipe(load, _tidied(source), archive.digest, settings),
+            recipe=None if group else Recipe(load, _tidied(source), archive.digest, settings),
+            group=group,
+            share=share,
         )
+        if group is not None:
+            group.agree("the engine that computes", {"engine": executable.engine})
+        return executable
+
+
+def _joined(
+    archive: ArchiveFile,
+    image: ProgramImage,
+    group: Group,
+    seed: int,
+    checks: bool | Iterable[str] | None,
+) -> Share:
+    """The replicas of this process, if all load the same.
+
+    Raises:
+        UsageError: they do not.
+    """
+    from importlib.metadata import version
+
+    from popc_runtime.groups import Share
+
+    group.agree(
+        "what they load",
+        {
+            "archive": f"SHA-256 {archive.digest.hex()[:16]}",
+            "popc-runtime": version("popc-runtime"),
+            "seed": str(seed),
+            "floating_point_checks": str(checks),
+        },
+    )
+    return Share.of(archive.manifest, image, group)
 
 
 def _signed(archive: ArchiveFile, source: ArchiveSource, keys: Keys | None) -> ArchiveFile:
@@ -167,7 +207,11 @@ def _profiles(archive: ArchiveFile) -> dict[str, CycleProfile]:
 
 
 def _check_image(
-    manifest: Manifest, image: ProgramImage, limits: Limits, weights_bytes: int
+    manifest: Manifest,
+    image: ProgramImage,
+    limits: Limits,
+    weights_bytes: int,
+    group: Group | None,
 ) -> None:
     if weights_bytes != image.constant_bytes:
         raise CorruptArchiveError(
@@ -176,7 +220,7 @@ def _check_image(
             hint="compile the model again",
         )
     _check_programs(manifest, image)
-    _check_memory(manifest.replicas, image, limits)
+    _check_memory(manifest.replicas // (group.size if group else 1), image, limits)
 
 
 def _check_programs(manifest: Manifest, image: ProgramImage) -> None:
@@ -192,7 +236,7 @@ def _check_programs(manifest: Manifest, image: ProgramImage) -> None:
 
 
 def _check_memory(replicas: int, image: ProgramImage, limits: Limits) -> None:
-    """Check the memory limit for all replicas together, as decoding has for one."""
+    """Check the memory limit for all replicas of a process, as decoding has for one."""
     largest = max(image.arena_bytes, image.state_bytes, image.remote_bytes)
     if replicas * largest > limits.memory_bytes:
         raise CorruptArchiveError(
