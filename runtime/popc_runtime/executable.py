@@ -18,7 +18,6 @@ from popc_runtime.executable_parts import (
     chosen_program,
     cycle_counters,
     dispatch_of,
-    in_share,
     make_engine,
     stream_names,
     synthetic_inputs,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
     from popc_runtime.data.tensors import ResultTensor
     from popc_runtime.dispatch import Dispatch
-    from popc_runtime.groups import Group, Share
+    from popc_runtime.groups import ReplicaShare
     from popc_runtime.native import DirectRun
     from popc_runtime.process.futures import AwaitableFuture
     from popc_runtime.recipe import Recipe
@@ -71,20 +70,16 @@ class Executable(Runnable):
         recipe: Recipe | None = None,
         timeout: float | None = None,
         guard: Callable[[], None] | None = None,
-        group: Group | None = None,
-        share: Share | None = None,
+        share: ReplicaShare | None = None,
     ) -> None:
         start = perf_counter()
-        self.group, self.share = group, share
-        manifest = in_share(manifest, share)
-        self.recipe = recipe
+        self.recipe, self.share = recipe, share
         self._bfloat16 = bfloat16_numbers() if numbers else None
         self._synthetic = synthetic_inputs(manifest, seed)
         inputs, outputs = stream_names(manifest)
         self._ends = {name: SwitchedInput() for name in inputs if name not in self._synthetic}
         self._takers = {name: SwitchedOutput() for name in outputs}
         ports = Ports({**self._ends, **self._synthetic}, self._takers)
-        checks = chosen_checks(manifest, given=floating_point_checks)
         watch = RunWatch()
         watch.begin(nanoseconds_of(timeout))
         self._engine = make_engine(
@@ -94,12 +89,11 @@ class Executable(Runnable):
             ports,
             seed=seed,
             threads=threads,
-            checks=checks,
+            checks=chosen_checks(manifest, given=floating_point_checks),
             counted=tuple(profiles or ()),
             late=[variant.name for variant in manifest.variants],
             engine=engine,
             watch=watch,
-            group=group,
             share=share,
         )
         self._counters = cycle_counters(profiles or {}, self._engine)
@@ -108,9 +102,7 @@ class Executable(Runnable):
         self._background = Background()
         self._bind_seconds = perf_counter() - start
         self._describe(MAIN_PROGRAM, manifest)
-        self._dispatch: Dispatch | None = None
-        if manifest.variants or manifest.fits:
-            self._dispatch = dispatch_of(manifest, self._sibling, self._run_lock)
+        self._dispatch: Dispatch | None = dispatch_of(manifest, self._sibling, self._run_lock)
 
     def _describe(self, name: str, manifest: Manifest) -> None:
         """Be the program of this name."""
@@ -144,8 +136,7 @@ class Executable(Runnable):
         Raises:
             UsageError: there is no such program, or more than one.
         """
-        found: Executable = chosen_program(self.programs, which)
-        return found
+        return chosen_program(self.programs, which)  # type: ignore[no-any-return]
 
     @cached_property
     def state(self) -> DeviceState:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from popc_runtime.data.synthetic import SyntheticInput
     from popc_runtime.device import ReplicatedEngine
     from popc_runtime.dispatch import Dispatch
-    from popc_runtime.groups import Group, Share
+    from popc_runtime.groups import Group, ReplicaShare
     from popc_runtime.process.run_lock import RunLock
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "chosen_program",
     "cycle_counters",
     "dispatch_of",
-    "in_share",
     "make_engine",
     "stream_names",
     "synthetic_inputs",
@@ -50,8 +49,7 @@ def make_engine(
     late: Collection[str],
     engine: str,
     watch: RunWatch,
-    group: Group | None,
-    share: Share | None,
+    share: ReplicaShare | None,
 ) -> Engine | ReplicatedEngine:
     """The engine of the program, or the one that leads those of all replicas of this process."""
     variables, make_binder = manifest.variables, binder_type(engine, checks)
@@ -70,15 +68,14 @@ def make_engine(
             watch=watch,
         )
     from popc_runtime.device import ReplicatedEngine
-    from popc_runtime.groups import Share
+    from popc_runtime.groups import ReplicaShare
 
     return ReplicatedEngine(
         make_binder,
         image,
         constants,
         ports,
-        share=share or Share(0, manifest.replicas, manifest.replicas),
-        group=group,
+        share=share or ReplicaShare(0, manifest.replicas, manifest.replicas),
         variables=variables,
         seed=seed,
         threads=threads,
@@ -191,8 +188,10 @@ def stream_names(manifest: Manifest) -> tuple[list[str], list[str]]:
 
 def dispatch_of(
     manifest: Manifest, program: Callable[[str, Manifest], Any], turns: RunLock
-) -> Dispatch:
-    """The choice among the programs of an archive, which ``program`` makes by name."""
+) -> Dispatch | None:
+    """The choice among the programs of an archive, which ``program`` makes by name, if any is."""
+    if not manifest.variants and not manifest.fits:
+        return None
     from popc_runtime.dispatch import Dispatch
 
     alone = replace(manifest, variants=(), fits=())
@@ -222,15 +221,6 @@ def chosen_program(programs: Sequence[Any], which: str | Mapping[str, Sequence[i
     many = "more than one program has" if found else "no program has"
     what = f"there is no program {which!r}" if isinstance(which, str) else f"{many} {wanted}"
     raise UsageError(what, hint=f"there are {listed}")
-
-
-def in_share(manifest: Manifest, share: Share | None) -> Manifest:
-    """The manifest as it is for the replicas of this process."""
-    if share is None:
-        return manifest
-    from popc_runtime.groups import local_manifest
-
-    return local_manifest(manifest, share)
 
 
 class telling:  # noqa: N801 - used as a function; contextlib would be slower to enter

@@ -28,7 +28,7 @@ from popc_runtime.recipe import Recipe
 if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
     from popc_runtime.format.signature import Keys
-    from popc_runtime.groups import Group, Share
+    from popc_runtime.groups import Group, ReplicaShare
 
 __all__ = ["load"]
 
@@ -110,11 +110,13 @@ def load(
         image = decode_program(archive.read("program"), limits)
         _check_image(archive.manifest, image, limits, weights.data.nbytes, group)
         seed = archive.manifest.seed if seed is None else seed
-        share = None if group is None else _joined(archive, image, group, seed, floating_point_checks)
+        manifest, share = archive.manifest, None
+        if group is not None:
+            manifest, share = _joined(archive, image, group, seed, checks=floating_point_checks)
         if LOAD_PROGRAM in image.programs:
             weights.verify()  # nothing runs on bytes that may be damaged
         executable = Executable(
-            archive.manifest,
+            manifest,
             image,
             weights.data,
             seed=seed,
@@ -126,7 +128,6 @@ def load(
             timeout=timeout,
             guard=weights.guard,
             recipe=None if group else Recipe(load, _tidied(source), archive.digest, settings),
-            group=group,
             share=share,
         )
         if group is not None:
@@ -139,16 +140,17 @@ def _joined(
     image: ProgramImage,
     group: Group,
     seed: int,
+    *,
     checks: bool | Iterable[str] | None,
-) -> Share:
-    """The replicas of this process, if all load the same.
+) -> tuple[Manifest, ReplicaShare]:
+    """The manifest of the replicas of this process, and the numbers of these.
 
     Raises:
-        UsageError: they do not.
+        UsageError: the processes do not load the same, or cannot divide the replicas.
     """
     from importlib.metadata import version
 
-    from popc_runtime.groups import Share
+    from popc_runtime.groups import ReplicaShare, local_manifest
 
     group.agree(
         "what they load",
@@ -159,7 +161,8 @@ def _joined(
             "floating_point_checks": str(checks),
         },
     )
-    return Share.of(archive.manifest, image, group)
+    share = ReplicaShare.of(archive.manifest, image, group)
+    return local_manifest(archive.manifest, share), share
 
 
 def _signed(archive: ArchiveFile, source: ArchiveSource, keys: Keys | None) -> ArchiveFile:

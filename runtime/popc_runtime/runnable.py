@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from popc_runtime.cycles.execution import ExecutionReport
     from popc_runtime.data.tensors import ResultTensor
     from popc_runtime.format import Array, Manifest, TensorSpec
-    from popc_runtime.groups import Group, Share
+    from popc_runtime.groups import Group, ReplicaShare
     from popc_runtime.recipe import Recipe
     from popc_runtime.state.device_state import DeviceState
 
@@ -40,16 +40,19 @@ class Runnable(ABC):
         inputs: Name, dtype and shape of what `run` takes.
         outputs: Name, dtype and shape of what `run` returns.
         recipe: Where it was loaded from, and how; ``None`` if it was not made by `load`.
-        group: The processes that run its replicas; ``None`` if this one runs all.
-        share: Which of them this process runs; ``None`` as well.
+        share: Which of its replicas this process runs; ``None`` if there is only this one.
     """
 
     manifest: Manifest
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     recipe: Recipe | None = None
-    group: Group | None = None
-    share: Share | None = None
+    share: ReplicaShare | None = None
+
+    @property
+    def group(self) -> Group | None:
+        """The processes that run its replicas; ``None`` if this one runs all."""
+        return None if self.share is None else self.share.group
 
     @property
     @abstractmethod

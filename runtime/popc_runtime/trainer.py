@@ -229,7 +229,7 @@ class Trainer:
             executable.group.agree("how they train", self._facts(data))
 
     def _facts(self, data: Mapping[str, npt.ArrayLike]) -> dict[str, str]:
-        """What all processes must have in common, as texts by name."""
+        """The facts that all processes must have in common, as texts by name."""
         hashes = {
             f"data {name}": sha256(np.ascontiguousarray(array).data).hexdigest()[:16]
             for name, array in data.items()

@@ -108,12 +108,6 @@ def test_a_table_is_recognised(table: dict[str, Any], name: str) -> None:
             {"scheduling": {"algorithm": "FASTEST"}},
             "scheduling.algorithm is 'FASTEST', but must be one of CHOOSE_BEST, ",
         ),
-        (
-            {"experimental": {"multi_replica_distribution": {"process_count": 2}}},
-            (
-                "experimental.multi_replica_distribution.process_count = 2 (in options) is "
-                "refused: all replicas run in one process"
-            ),
         ),
         (
             {"auto_select_ipus": [2, 2]},

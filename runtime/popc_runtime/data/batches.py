@@ -25,6 +25,7 @@ class _Program(Shared, Protocol):
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Inputs of a step."""
 
+
 class Batches:
     """The samples of a data set, in steps.
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from popc_runtime.format import Array, StreamSpec, TensorSpec
-from popc_runtime.groups import Group, Share
+from popc_runtime.groups import ReplicaShare
 
 __all__ = ["Shared", "own_samples", "whole_result", "whole_shape"]
 
@@ -16,12 +16,8 @@ class Shared(Protocol):
     """The part of an executable that is needed here."""
 
     @property
-    def group(self) -> Group | None:
-        """The processes."""
-
-    @property
-    def share(self) -> Share | None:
-        """The replicas of this one."""
+    def share(self) -> ReplicaShare | None:
+        """The replicas of this process."""
 
     def stream(self, name: str) -> StreamSpec:
         """The data that moves through a stream."""
@@ -51,15 +47,17 @@ def own_samples(program: Shared, name: str, array: Array) -> Array:
     return np.take(array, program.share.own, axis)
 
 
-def whole_result(program: Shared, name: str, array: Array, note: bytes = b"") -> tuple[Array, bytes]:
+def whole_result(
+    program: Shared, name: str, array: Array, note: bytes = b""
+) -> tuple[Array, bytes]:
     """A result of all replicas, put together, and the notes that all processes give with theirs.
 
     All processes call this together.
     """
     axis = _axis(program, name, array.ndim)
-    if axis is None or program.group is None:
+    if axis is None or program.share is None or program.share.group is None:
         return array, note
     size = len(note)
-    gathered = program.group.gather(f"output {name}", note + array.tobytes())
+    gathered = program.share.group.gather(f"output {name}", note + array.tobytes())
     parts = [np.frombuffer(each[size:], array.dtype).reshape(array.shape) for each in gathered]
     return np.concatenate(parts, axis), b"".join(each[:size] for each in gathered)

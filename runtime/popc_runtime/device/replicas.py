@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from popc_runtime.device.binder import Binder
 from popc_runtime.device.blas import settings_of_numpy
 from popc_runtime.device.bound_program import IO_OPCODES, LOAD_PROGRAM, BoundProgram
-from popc_runtime.device.checks import with_checks
 from popc_runtime.device.engine import Engine
 from popc_runtime.device.linking import write_out
+from popc_runtime.device.meetings import agreement, exchange_calls
 from popc_runtime.device.ports import InputPort, Ports
 from popc_runtime.device.replicated_random import ReplicatedRandom
 from popc_runtime.device.steps import (
@@ -39,7 +39,6 @@ from popc_runtime.format import (
     Array,
     Block,
     CallBlock,
-    DType,
     FloatCheck,
     IfBlock,
     Instruction,
@@ -49,18 +48,10 @@ from popc_runtime.format import (
     TensorSpec,
     VariableSpec,
 )
-from popc_runtime.ground.frozen import frozen, replace
-from popc_runtime.groups import Group, Share
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.groups import ReplicaShare
 from popc_runtime.kernels import KERNELS, Call, CollectiveKernel, RandomState
-from popc_runtime.kernels.collectives_between import (
-    Meeting,
-    crosses,
-    flags_between,
-    numbers_between,
-    prepare_between,
-)
 from popc_runtime.kernels.core.parallel import together
-from popc_runtime.kernels.core.preparation import prepare_together
 from popc_runtime.process.watch import RunWatch
 
 __all__ = ["ReplicatedEngine"]
@@ -126,8 +117,7 @@ class ReplicatedEngine:
         constants: memoryview,
         ports: Ports,
         *,
-        share: Share,
-        group: Group | None = None,
+        share: ReplicaShare,
         variables: Sequence[VariableSpec] = (),
         seed: int = 0,
         threads: int = 1,
@@ -142,7 +132,7 @@ class ReplicatedEngine:
         self._ports = ports
         self._threads = threads
         self._checks = checks
-        self.share, self.group = share, group
+        self.share = share
         # The number after the last replica's stands for the sequence that all have in common.
         alike = [RandomState(seed, share.total) for _ in share.own]
         self.replicas = tuple(
@@ -163,7 +153,7 @@ class ReplicatedEngine:
             for number in share.own
         )
         own = [engine.random for engine in self.replicas]
-        self.random = ReplicatedRandom(own, alike, share, group)
+        self.random = ReplicatedRandom(own, alike, share)
         self._stages: dict[str, tuple[_Stage, ...]] = {}
         self._walks: dict[str, Call] = {}
         for name in image.programs:
@@ -311,32 +301,8 @@ class ReplicatedEngine:
                 sink = self._ports.outputs[str(item.attributes["stream"])]
                 arrays = self._arrays(item.inputs[0])
                 return tuple(call for array in arrays for call in store_calls(sink, array))
-            return self._exchange(item)
-
-    def _exchange(self, item: Instruction) -> tuple[Call, ...]:
-        kernel = KERNELS[item.opcode]
-        assert isinstance(kernel, CollectiveKernel), item.opcode
-        bindings = [engine.binder.operands(item) for engine in self.replicas]
-        inputs, dtypes, before = (), (), ()
-        if self.group is not None and crosses(bindings[0], self.share):
-            meeting = Meeting(self.share, self.group, self._watch, f"{item.opcode} ({item.name})")
-            calls = prepare_between(item.opcode, bindings, meeting)
-            if self._checks:
-                flags, before = flags_between(bindings, meeting)
-                inputs, dtypes = (flags,), (DType.FLOAT32,)
-        else:
-            calls = prepare_together(kernel, bindings)
-        if not self._checks:
-            return calls
-        # What is not finite on one replica excuses the others.
-        everything = replace(
-            bindings[0],
-            inputs=(*(array for binding in bindings for array in binding.inputs), *inputs),
-            input_dtypes=(*(t for binding in bindings for t in binding.input_dtypes), *dtypes),
-            outputs=tuple(array for binding in bindings for array in binding.outputs),
-            output_dtypes=tuple(dtype for binding in bindings for dtype in binding.output_dtypes),
-        )
-        return (*before, *with_checks(calls, item, everything, self._checks))
+            bindings = [engine.binder.operands(item) for engine in self.replicas]
+            return exchange_calls(item, bindings, self.share, self._watch, self._checks)
 
     def _loads(self, item: Instruction) -> tuple[Call, ...]:
         """Each replica takes a sample, or all get the same."""
@@ -357,7 +323,7 @@ class ReplicatedEngine:
         walk = self._walk(self._bind(block.body))
         conditions = self._scalars(block.condition_slot)
         counters = self._scalars(block.counter_slot)
-        agree = self._agreement(block.name)
+        agree = agreement(block.name, self.share, self._watch)
         limits = self._scalars(block.count_slot)
         rows = self._rows(block)
 
@@ -387,7 +353,7 @@ class ReplicatedEngine:
         conditions = self._scalars(block.condition_slot)
         then_walk = self._walk(self._bind(block.then_body))
         else_walk = self._walk(self._bind(block.else_body))
-        agree = self._agreement(block.name)
+        agree = agreement(block.name, self.share, self._watch)
 
         def branch() -> None:
             if agree(conditions):
@@ -397,27 +363,3 @@ class ReplicatedEngine:
 
         rows = self._rows(block)
         return counting(branch, conditions[0], rows) if rows else branch
-
-    def _agreement(self, name: str) -> Callable[[Sequence[Array]], Any]:
-        """A function that gives the number that all replicas hold."""
-        everywhere = None
-        if self.group is not None:
-            everywhere = numbers_between(
-                self.group, self.share, f"the condition of {name}", self._watch
-            )
-
-        def agree(scalars: Sequence[Array]) -> Any:
-            values = [scalar[()] for scalar in scalars]
-            if everywhere is not None:
-                values = everywhere(values)
-            if any(value != values[0] for value in values):
-                listed = ", ".join(str(value) for value in values)
-                raise DeviceError(
-                    f"{name}: replicas exchange data inside, so its condition or number of "
-                    f"iterations must be the same on all of them, but is {listed}",
-                    subject=name,
-                    hint="compute it from values that are the same on all replicas",
-                )
-            return values[0]
-
-        return agree

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from popc_runtime.groups import Group, Share
+from popc_runtime.groups import ReplicaShare
 from popc_runtime.kernels import RandomState
 from popc_runtime.kernels.core.random_checks import field_of
 
@@ -24,11 +24,10 @@ class ReplicatedRandom:
         self,
         own: Sequence[RandomState],
         alike: Sequence[RandomState],
-        share: Share,
-        group: Group | None = None,
+        share: ReplicaShare,
     ) -> None:
         self._sequences = (*own, *alike)
-        self._share, self._group = share, group
+        self._share = share
 
     def seed(self, seed: int) -> None:
         """Restart all sequences."""
@@ -39,9 +38,10 @@ class ReplicatedRandom:
         """The states of all sequences: plain data.  All processes call this together."""
         states = [sequence.save() for sequence in self._sequences]
         count = self._share.count
-        if self._group is None:
+        group = self._share.group
+        if group is None:
             return {"replicas": states}
-        gathered = self._group.gather("the random numbers", json.dumps(states).encode())
+        gathered = group.gather("the random numbers", json.dumps(states).encode())
         everywhere = [json.loads(each) for each in gathered]
         own = [state for each in everywhere for state in each[:count]]
         return {"replicas": own + [state for each in everywhere for state in each[count:]]}

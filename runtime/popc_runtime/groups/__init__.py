@@ -10,15 +10,15 @@ from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from popc_runtime.groups.group import Exchange, Group, once
+    from popc_runtime.groups.group import Group, GroupExchange, once
     from popc_runtime.groups.joining import is_launched, join
     from popc_runtime.groups.loopback import run_loopback
-    from popc_runtime.groups.share import Share, local_manifest
+    from popc_runtime.groups.share import ReplicaShare, local_manifest
 
 __all__ = [
-    "Exchange",
     "Group",
-    "Share",
+    "GroupExchange",
+    "ReplicaShare",
     "is_launched",
     "join",
     "local_manifest",
@@ -29,9 +29,9 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "Exchange": "popc_runtime.groups.group",
+        "GroupExchange": "popc_runtime.groups.group",
         "Group": "popc_runtime.groups.group",
-        "Share": "popc_runtime.groups.share",
+        "ReplicaShare": "popc_runtime.groups.share",
         "is_launched": "popc_runtime.groups.joining",
         "join": "popc_runtime.groups.joining",
         "local_manifest": "popc_runtime.groups.share",

@@ -15,7 +15,7 @@ from popc_runtime.errors import GroupError, PopcError, UsageError
 from popc_runtime.groups.transport import Span, Transport
 from popc_runtime.process.watch import RunWatch
 
-__all__ = ["HEADER_BYTES", "Exchange", "Group", "once"]
+__all__ = ["HEADER_BYTES", "Group", "GroupExchange", "once"]
 
 # Before each message: the number of the exchange, the bytes that follow, what they are.
 _HEADER: Final = struct.Struct("<QQ48s")
@@ -51,8 +51,8 @@ class Group:
 
     # -- exchanging ------------------------------------------------------------------------------
 
-    def exchange(self, exchange: Exchange, watch: RunWatch | None = None) -> None:
-        """Make an exchange that was prepared: see `Exchange`."""
+    def exchange(self, exchange: GroupExchange, watch: RunWatch | None = None) -> None:
+        """Make an exchange that was prepared: see `GroupExchange`."""
         if self._broken is not None:
             raise self._broken.with_traceback(None)
         if self._is_closed:
@@ -81,14 +81,14 @@ class Group:
 
     def gather(self, what: str, payload: bytes) -> list[bytes]:
         """The bytes that each process gives, in the order of their ranks."""
-        sizes = Exchange.alike(self, what, 8, [8] * self.size)
+        sizes = GroupExchange.alike(self, what, 8, [8] * self.size)
         sizes.outgoing(0)[:] = len(payload).to_bytes(8, "little")
         self.exchange(sizes)
         lengths = [
             len(payload) if rank == self.rank else int.from_bytes(sizes.incoming(rank), "little")
             for rank in range(self.size)
         ]
-        whole = Exchange.alike(self, what, len(payload), lengths)
+        whole = GroupExchange.alike(self, what, len(payload), lengths)
         whole.outgoing(0)[:] = payload
         self.exchange(whole)
         return [
@@ -97,7 +97,7 @@ class Group:
         ]
 
     def once(self, what: str, function: Callable[[], bytes]) -> bytes:
-        """What ``function`` gives, which the first process calls; its PopcErrors are of all."""
+        """The result of ``function``, which the first process calls; all raise its PopcErrors."""
         answer = b""
         if self.rank == 0:
             try:
@@ -149,7 +149,7 @@ class Group:
             GroupError: they have not come to the end, or one of them has died.
         """
         if not self._is_closed and self._broken is None:
-            self.exchange(Exchange.alike(self, _END, 0, [0] * self.size))
+            self.exchange(GroupExchange.alike(self, _END, 0, [0] * self.size))
             self._is_closed = True
             self._transport.close()
 
@@ -168,8 +168,8 @@ class Group:
             self.fail(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
-class Exchange:
-    """What one process sends to the others and gets from them, in memory that stays the same.
+class GroupExchange:
+    """Messages from one process to the others and back, in memory that stays the same.
 
     ``sent[i]`` and ``received[i]`` are numbers of bytes for and from process ``i``; nothing is sent
     to itself.  `alike` sends the same to everybody.
@@ -194,13 +194,13 @@ class Exchange:
         self.sent_bytes = sum(self._sent[rank][1] - HEADER_BYTES for rank in self._others)
 
     @classmethod
-    def alike(cls, group: Group, what: str, sent: int, received: Sequence[int]) -> Exchange:
+    def alike(cls, group: Group, what: str, sent: int, received: Sequence[int]) -> GroupExchange:
         """An exchange that sends the same bytes to everybody."""
         return cls(group, what, [sent] * group.size, received, alike=True)
 
     @property
     def buffers(self) -> tuple[memoryview, Sequence[Span], memoryview, Sequence[Span]]:
-        """What a transport is given."""
+        """The arguments of a transport."""
         return self._out, self._sent, self._in, self._received
 
     def outgoing(self, rank: int) -> memoryview:
@@ -267,10 +267,8 @@ def _without_result(function: Callable[[], object]) -> bytes:
     return b""
 
 
-def _laid_out(
-    sizes: Sequence[int], own: int, *, alike: bool = False
-) -> tuple[list[Span], int]:
-    """Where messages with these sizes lie, headers included, and the bytes of all."""
+def _laid_out(sizes: Sequence[int], own: int, *, alike: bool = False) -> tuple[list[Span], int]:
+    """The places of messages with these sizes, headers included, and the bytes of all."""
     spans: list[Span] = []
     end = 0
     for rank, size in enumerate(sizes):

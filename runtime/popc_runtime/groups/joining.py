@@ -1,4 +1,4 @@
-"""Whether this process was started as one of several, and how it finds the others."""
+"""Joining the processes that were started together with this one."""
 
 from __future__ import annotations
 

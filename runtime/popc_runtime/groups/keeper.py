@@ -44,8 +44,8 @@ def keep(rank: int) -> None:
         del frame
         os.kill(child, number)
 
-    for number in _RELAYED:
-        signal.signal(number, relay)
+    for relayed in _RELAYED:
+        signal.signal(relayed, relay)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

@@ -19,7 +19,7 @@ _LOOK_EVERY: Final = 0.02  # seconds between two looks at a deadline
 
 
 class _Table:
-    """Where the threads lay down what they send."""
+    """The table on which the threads lay down what they send."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -1,4 +1,4 @@
-"""How processes hear that one of them has died or failed: sockets along a tree of ranks.
+"""News of a process that has died or failed, by sockets along a tree of ranks.
 
 MPI says nothing of a process that has died; whoever waits for it waits for ever.  The kernel does:
 it closes the sockets of a process, however that ended, and keep-alive packets tell of machines that
@@ -65,7 +65,7 @@ class Notices:
         for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
             if hasattr(socket, name):
                 peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        peer.setblocking(False)
+        peer.settimeout(0)
         self._all[rank] = peer
         self._peers[peer.fileno()] = (rank, peer, bytearray())
         self._poll.register(peer.fileno(), select.POLLIN)

@@ -16,11 +16,11 @@ from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import Any
 from popc_runtime.groups.group import Group
 
-__all__ = ["Share", "local_manifest"]
+__all__ = ["ReplicaShare", "local_manifest"]
 
 
 @frozen
-class Share:
+class ReplicaShare:
     """The replicas of one process.
 
     Attributes:
@@ -28,15 +28,17 @@ class Share:
         count: How many it runs.
         total: How many all processes run together.
         common: The inputs of which all replicas are given the same.
+        group: The processes; ``None`` if there is only this one.
     """
 
     first: int
     count: int
     total: int
     common: frozenset[str] = frozenset()
+    group: Group | None = None
 
     @classmethod
-    def of(cls, manifest: Manifest, image: ProgramImage, group: Group) -> Share:
+    def of(cls, manifest: Manifest, image: ProgramImage, group: Group) -> ReplicaShare:
         """The share of a process.
 
         Raises:
@@ -58,7 +60,7 @@ class Share:
             for item in instructions_of(block)
             if _is_broadcast(item)
         )
-        return cls(group.rank * count, count, total, common)
+        return cls(group.rank * count, count, total, common, group)
 
     def rank_of(self, replica: int) -> int:
         """The process that runs a replica."""
@@ -70,7 +72,7 @@ class Share:
         return range(self.first, self.first + self.count)
 
 
-def local_manifest(manifest: Manifest, share: Share) -> Manifest:
+def local_manifest(manifest: Manifest, share: ReplicaShare) -> Manifest:
     """A manifest whose streams are those of one process.
 
     Inputs and outputs keep their dimension for replicas, which counts those of the process; what is
@@ -82,7 +84,7 @@ def local_manifest(manifest: Manifest, share: Share) -> Manifest:
     return replace(manifest, variants=variants, **_local(manifest, share))
 
 
-def _local(program: Manifest | ProgramSpec, share: Share) -> dict[str, Any]:
+def _local(program: Manifest | ProgramSpec, share: ReplicaShare) -> dict[str, Any]:
     ranks = {stream.name: len(stream.shape) for stream in program.streams}
     return {
         "inputs": tuple(_tensor(spec, ranks[spec.name], share) for spec in program.inputs),
@@ -95,14 +97,14 @@ def _is_broadcast(item: Instruction) -> bool:
     return item.opcode == "HostLoad" and bool(item.attributes.get("broadcast"))
 
 
-def _stream(stream: StreamSpec, share: Share) -> StreamSpec:
+def _stream(stream: StreamSpec, share: ReplicaShare) -> StreamSpec:
     if stream.name in share.common:
         return stream
     samples = stream.samples_per_step // share.total * share.count
     return replace(stream, samples_per_step=samples)
 
 
-def _tensor(spec: TensorSpec, rank: int, share: Share) -> TensorSpec:
+def _tensor(spec: TensorSpec, rank: int, share: ReplicaShare) -> TensorSpec:
     if spec.name in share.common:
         return spec
     axis = len(spec.shape) - rank - 1

@@ -11,21 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.groups import Exchange, Group, Share
-from popc_runtime.kernels.collectives import LOCAL, Reduction, members
+from popc_runtime.groups import Group, GroupExchange, ReplicaShare
+from popc_runtime.kernels.collectives import LOCAL, GroupReduction, members
 from popc_runtime.kernels.core.binding import Binding, Call
 from popc_runtime.kernels.core.bound import guarded, plain_calls, while_binding
-from popc_runtime.kernels.core.copying import as_contiguous, copy_calls
-from popc_runtime.kernels.core.preparation import floats_of
+from popc_runtime.kernels.core.copying import as_contiguous, copy_calls, is_same_memory
 from popc_runtime.process.watch import RunWatch
 
-__all__ = ["Meeting", "crosses", "flags_between", "numbers_between", "prepare_between"]
+__all__ = ["Meeting", "crosses", "is_apart", "prepare_between"]
 
 # Elements of the flat operand of a replica: the first, and the one behind the last.
 _Part: TypeAlias = "tuple[int, int]"
@@ -39,22 +38,31 @@ class Meeting:
 
     Attributes:
         share: The replicas of this process.
-        group: The processes.
         watch: Until when a run may go on.
         words: What it is about.
     """
 
-    share: Share
-    group: Group
+    share: ReplicaShare
     watch: RunWatch
     words: str
 
-    def call(self, exchange: Exchange) -> Call:
+    @property
+    def group(self) -> Group:
+        """The processes."""
+        assert self.share.group is not None
+        return self.share.group
+
+    def call(self, exchange: GroupExchange) -> Call:
         """The call that makes an exchange."""
         return partial(exchange.run, self.watch)
 
 
-def crosses(binding: Binding, share: Share) -> bool:
+def is_apart(binding: Binding, share: ReplicaShare) -> bool:
+    """True if the replicas of a process are not whole groups, which know of nothing else."""
+    return share.count % (binding.integer("stride") * binding.integer("size")) != 0
+
+
+def crosses(binding: Binding, share: ReplicaShare) -> bool:
     """True if replicas of several processes meet in an instruction."""
     if binding.attributes.get("op") == LOCAL:
         return False
@@ -75,7 +83,8 @@ class _Collective:
     """One instruction, as this process takes part in it."""
 
     def __init__(self, opcode: str, bindings: Sequence[Binding], meeting: Meeting) -> None:
-        self._kind = _KINDS[opcode]
+        self._kind = (_LOCAL_KINDS if bindings[0].attributes.get("op") == LOCAL else _KINDS)[opcode]
+        self._crosses = crosses(bindings[0], meeting.share)
         self._own = dict(zip(meeting.share.own, bindings, strict=True))
         self._lead = lead = bindings[0]
         self._meeting, self._share = meeting, meeting.share
@@ -105,7 +114,7 @@ class _Collective:
         taken = [[each for each in wanted[own] if self._share.rank_of(each[0]) == r] for r in ranks]
         given = [[each for each in listed if each[0] in flat] for listed in wanted]
         size = self._dtype.itemsize
-        exchange = Exchange(
+        exchange = GroupExchange(
             self._meeting.group,
             self._meeting.words,
             [_bytes_of(listed, size) for listed in given],
@@ -122,10 +131,11 @@ class _Collective:
             views = _views(exchange.incoming(rank), taken[rank], self._dtype)
             for (number, part), view in zip(taken[rank], views, strict=True):
                 self._parts[number, part] = view
-        yield self._meeting.call(exchange)
+        if self._crosses:
+            yield self._meeting.call(exchange)
 
     def _wanted(self, rank: int) -> list[tuple[int, _Part]]:
-        """What a process needs: numbers of replicas, and parts of their operands."""
+        """The needs of a process: numbers of replicas, and parts of their operands."""
         found: dict[tuple[int, _Part], None] = {}
         first = rank * self._share.count
         for number in range(first, first + self._share.count):
@@ -195,7 +205,7 @@ class _Collective:
 
     def scatter(self) -> Iterator[Call]:
         """Each member gets its part of the flat reduction; zeros follow the last element."""
-        reduction, scratch = Reduction.of(self._lead), self._lead.scratch
+        reduction, scratch = GroupReduction.of(self._lead), self._lead.scratch
         mark = scratch.mark()
         for number, binding in self._own.items():
             scratch.rewind(mark)
@@ -207,6 +217,33 @@ class _Collective:
             if filled.size:
                 parts = [self.part(source, part) for source in group]
                 yield from reduction.calls(parts, filled, self._lead)
+
+    def own_part(self, number: int, group: _Group) -> Iterator[tuple[int, _Part]]:
+        """The part of its own operand that a member gets."""
+        yield number, self._scattered(number, group)
+
+    def cut(self) -> Iterator[Call]:
+        """Each member gets a part of its own flat operand; zeros follow the last element."""
+        for number, binding in self._own.items():
+            output = binding.output()
+            ((_, part),) = self.own_part(number, self._group_of[number])
+            filled = output[: part[1] - part[0]]
+            if filled.size < output.size:
+                yield partial(output[filled.size :].fill, 0)
+            yield from copy_calls(filled, self.part(number, part))
+
+    def own_operand(self, number: int, group: _Group) -> Iterator[tuple[int, _Part]]:
+        """The own operand."""
+        del group
+        yield number, (0, self._elements)
+
+    def keep(self) -> Iterator[Call]:
+        """Each member gets its own operand."""
+        for number, binding in self._own.items():
+            output = binding.output()
+            array = self.part(number, (0, self._elements)).reshape(output.shape)
+            if not is_same_memory(array, output):
+                yield from copy_calls(output, array)
 
     def _divided(self, rank: int, group: _Group) -> _Part:
         """The elements that a process reduces for all members of a group."""
@@ -226,19 +263,20 @@ class _Collective:
         group, rank = self._meeting.group, self._meeting.group.rank
         lead, size = self._lead, self._dtype.itemsize
         lists = [self._reduced_by(other) for other in range(group.size)]
-        exchange = Exchange.alike(
+        exchange = GroupExchange.alike(
             group,
             self._meeting.words,
             _bytes_of([(0, part) for _, part in lists[rank]], size),
             [_bytes_of([(0, part) for _, part in listed], size) for listed in lists],
         )
         totals = _views(exchange.outgoing(rank), [(0, p) for _, p in lists[rank]], self._dtype)
-        reduction, mark = Reduction.of(lead), lead.scratch.mark()
+        reduction, mark = GroupReduction.of(lead), lead.scratch.mark()
         for (members_, part), total in zip(lists[rank], totals, strict=True):
             lead.scratch.rewind(mark)
             parts = [self.part(source, part) for source in members_]
             yield from reduction.calls(parts, total, lead)
-        yield self._meeting.call(exchange)
+        if self._crosses:
+            yield self._meeting.call(exchange)
         for other, listed in enumerate(lists):
             memory = exchange.outgoing(rank) if other == rank else exchange.incoming(other)
             views = _views(memory, [(0, part) for _, part in listed], self._dtype)
@@ -305,60 +343,7 @@ _KINDS: Final = {
     "ReplicatedBroadcast": _Kind(_Collective.root, _Collective.broadcast),
     "ReplicatedReduceScatter": _Kind(_Collective.scattered, _Collective.scatter),
 }
-
-
-def flags_between(
-    bindings: Sequence[Binding], meeting: Meeting
-) -> tuple[Array, tuple[Call, ...]]:
-    """Numbers that are as little finite as the operands in other processes, and what sets them.
-
-    They are zeros, infinite for a process with an operand that is, and NaN for one with a NaN.
-    """
-    size = meeting.group.size
-    exchange = Exchange.alike(meeting.group, f"checks of {meeting.words}", 4, [4] * size)
-    flags = np.zeros(size, np.float32)
-    operands = [
-        (binding.input(0), binding.input_dtypes[0])
-        for binding in bindings
-        if binding.input_dtypes[0] is not None and binding.input_dtypes[0].is_float
-    ]
-
-    def send() -> None:
-        values = [_least_finite(floats_of(array, dtype)) for array, dtype in operands if dtype]
-        own = next((v for v in values if np.isnan(v)), max(values, default=0.0))
-        exchange.outgoing(meeting.group.rank)[:] = np.float32(own).tobytes()
-
-    def read() -> None:
-        for rank in range(size):
-            if rank != meeting.group.rank:
-                flags[rank] = np.frombuffer(exchange.incoming(rank), np.float32)[0]
-
-    return flags, (send, meeting.call(exchange), read)
-
-
-def _least_finite(array: Array) -> float:
-    if np.isfinite(array).all():
-        return 0.0
-    return float("nan") if np.isnan(array).any() else float("inf")
-
-
-def numbers_between(
-    group: Group, share: Share, words: str, watch: RunWatch
-) -> Callable[[Sequence[Any]], list[Any]]:
-    """A function from the whole numbers of the own replicas to those of all."""
-    nbytes = 8 * share.count
-    exchange = Exchange.alike(group, words, nbytes, [nbytes] * group.size)
-
-    def everywhere(values: Sequence[Any]) -> list[Any]:
-        exchange.outgoing(group.rank)[:] = np.asarray(values, np.int64).tobytes()
-        exchange.run(watch)
-        found: list[Any] = []
-        for rank in range(group.size):
-            if rank == group.rank:
-                found += values
-            else:
-                row = np.frombuffer(exchange.incoming(rank), np.int64)
-                found += [type(values[0])(value) for value in row]
-        return found
-
-    return everywhere
+_LOCAL_KINDS: Final = {
+    "ReplicatedAllReduce": _Kind(_Collective.own_operand, _Collective.keep),
+    "ReplicatedReduceScatter": _Kind(_Collective.own_part, _Collective.cut),
+}

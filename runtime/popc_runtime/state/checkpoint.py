@@ -114,9 +114,7 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
         raise _unreadable(Path(path), error) from error
 
 
-def read_checkpoint(
-    path: str | os.PathLike[str], content: bytes | None = None
-) -> Checkpoint:
+def read_checkpoint(path: str | os.PathLike[str], content: bytes | None = None) -> Checkpoint:
     """Read and check a checkpoint: the file, or what somebody else has read of it.
 
     Raises:

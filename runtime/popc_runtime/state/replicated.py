@@ -11,7 +11,7 @@ import numpy as np
 from popc_runtime.device import Engine
 from popc_runtime.format import Array, VariableSpec
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.groups import Group, Share
+from popc_runtime.groups import Group, ReplicaShare
 
 if TYPE_CHECKING:
     from popc_runtime.device import ReplicatedEngine
@@ -26,19 +26,22 @@ class Replicated:
     Attributes:
         engine: It leads those of this process.
         share: Which those are.
-        group: The processes; ``None`` if there is only this one.
     """
 
     engine: Engine | ReplicatedEngine
-    share: Share
-    group: Group | None
+    share: ReplicaShare
+
+    @property
+    def group(self) -> Group | None:
+        """The processes; ``None`` if there is only this one."""
+        return self.share.group
 
     @classmethod
     def of(cls, engine: Engine | ReplicatedEngine) -> Replicated:
         """The replicas of an engine."""
         if isinstance(engine, Engine):
-            return cls(engine, Share(0, 1, 1), None)
-        return cls(engine, engine.share, engine.group)
+            return cls(engine, ReplicaShare(0, 1, 1))
+        return cls(engine, engine.share)
 
     def held(self, specs: Sequence[VariableSpec]) -> dict[str, list[Array]]:
         """The arrays of variables, one per replica, by name."""
