@@ -13,7 +13,7 @@ POPART_TESTS ?=
 MINUTES ?= 10
 FUZZ := build/fuzz
 
-.PHONY: fuzz release sanitizers help setup demo train-demo test test-all conformance popart-tests gradients docs native bench lint format wheels clean
+.PHONY: fuzz release sanitizers help setup demo train-demo test test-all conformance oracles popart-extensions popart-tests gradients docs native bench lint format wheels clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,9 +60,25 @@ $(POPART_ENV)/.ready: pyproject.toml runtime/pyproject.toml facade/pyproject.tom
 	$(POPART_ENV)/bin/python -m pip install --quiet --group popart-tests
 	touch $@
 
+$(POPART_ENV)/.extensions: $(POPART_ENV)/.ready
+	@echo "Compiling torch_scatter and torch_spline_conv, which takes some ten minutes ..."
+	$(POPART_ENV)/bin/python -m pip install --quiet setuptools wheel
+	FORCE_ONLY_CPU=1 $(POPART_ENV)/bin/python -m pip install --quiet --no-build-isolation torch_scatter torch_spline_conv
+	touch $@
+
+popart-extensions: $(POPART_ENV)/.extensions  ## build what four more of PopART's tests compare with
+
 popart-tests: $(POPART_ENV)/.ready  ## run PopART's own tests, from the folder POPART_TESTS
 	@test -n "$(POPART_TESTS)" || { echo "set POPART_TESTS to a checkout of PopART's repository"; exit 2; }
 	$(POPART_ENV)/bin/python -m tools.popart_tests --jobs $(JOBS) "$(POPART_TESTS)"
+
+$(VENV)/.oracles: $(VENV)/.test
+	$(PIP) install --group oracles
+	touch $@
+
+oracles: $(VENV)/.oracles  ## ask PyTorch anew for the answers in tests/recorded, and compare
+	rm -rf tests/recorded
+	$(BIN)/python -m pytest -q -n 0 --record-oracles $$(grep -rlE 'pytorch: Pytorch' tests --include='test_*.py')
 
 gradients: $(VENV)/.test  ## which ops have a gradient, and why the others have none
 	$(BIN)/python -m tests.autodiff.report
@@ -112,11 +128,15 @@ $(VENV)/.wheels: $(VENV)/.ready
 	$(PIP) install --group wheels
 	touch $@
 
-wheels: $(VENV)/.wheels  ## build the wheels that are published, for every platform, into dist/
+wheels: $(VENV)/.wheels  ## build wheels (Linux) and source distributions into dist/
 	$(BIN)/python tools/wheels.py dist
 
-release: wheels  ## what is published beside wheels: REPOSITORY=URL, and KEY=FILE to sign it
+release: wheels  ## wheels, and what is published beside them: REPOSITORY=URL, KEY=FILE to sign it
 	$(BIN)/python -m tools.release dist --repository "$(REPOSITORY)" $(if $(KEY),--key "$(KEY)")
+
+.PHONY: release-trial
+release-trial:  ## a release but for publishing: builds, indexes, installs, runs, tests (RELEASING.md)
+	.ci/wheels
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(POPART_ENV) dist build .cache runtime/build *.egg-info runtime/*.egg-info

@@ -26,7 +26,7 @@ from typing import Any, Final
 import onnx
 
 from popc.compiler import plan_program
-from popc.cost import CostReport, codesize
+from popc.cost import CostReport, OpCost, codesize
 from popc.reporting.estimation import costs_of
 from popc.request import CompileRequest
 from popc.target import find_target
@@ -192,7 +192,8 @@ def profile_rows() -> list[list[str]]:
     return [_row(*row) for row in rows]
 
 
-# Cycles of the vertices of one layer, from the profile that measured.toml names.
+_LAYER: Final = 3
+# Cycles of the vertices of that layer, from the profile that measured.toml names.
 _VERTICES: Final = {
     "joint.product": 37_277,
     "scores": 8_488,
@@ -206,14 +207,18 @@ _VERTICES: Final = {
 def vertex_rows() -> list[list[str]]:
     """Vertices of products: a published profile of a vision transformer beside a prediction."""
     report = predict("vit_so400m", "float16", 1, "bow", "half").report
-    found = {
-        op.name: sum(phase.compute for phase in op.phases if phase.name == "convolve")
-        for op in report.ops
-    }
+    found = {op.name: sum(_products(op)) for op in report.ops}
+    attention = [_products(op) for op in report.ops if op.op_type == "Attention"][_LAYER]
+    found |= dict(zip((f"layer{_LAYER}.scores", f"layer{_LAYER}.mixed"), attention, strict=True))
     return [
-        _row(f"vertices of a product, {name}, cycles", measured, found[f"layer3.{name}"])
+        _row(f"vertices of a product, {name}, cycles", measured, found[f"layer{_LAYER}.{name}"])
         for name, measured in _VERTICES.items()
     ]
+
+
+def _products(op: OpCost) -> list[int]:
+    """Cycles of each product that an op is made of."""
+    return [phase.compute for phase in op.phases if phase.name == "convolve"]
 
 
 def vendor_rows() -> list[list[str]]:

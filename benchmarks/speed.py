@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 import popc_runtime
+from benchmarks.rivals import THREADS, onnxruntime_turn, openvino_turn
 from benchmarks.subjects import Subject, synthetic, tiny_additions, trained
 from benchmarks.timing import compare_times, geometric_mean
 from popc_runtime.format import Array
 
 __all__ = ["measure_overhead", "measure_speed", "measure_threads"]
 
-_THREADS = 2
 _ADDITIONS = 1000
 
 
@@ -30,28 +29,37 @@ def measure_speed(*, quick: bool) -> list[dict[str, Any]]:
 
 
 def _rows(subjects: Iterable[Subject], *, quick: bool) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for subject in subjects:
-        turns = [_popc(subject), _onnxruntime(subject)]
-        ours, theirs = compare_times(turns, rounds=3 if quick else 7, seconds=0.15)
-        rows.append(
-            {
-                "model": subject.name,
-                "popc ms": 1e3 * ours.median,
-                "onnxruntime ms": 1e3 * theirs.median,
-                "ratio": ours.median / theirs.median,
-                "best popc ms": 1e3 * ours.best,
-                "best onnxruntime ms": 1e3 * theirs.best,
-                "best ratio": ours.best / theirs.best,
-            }
-        )
-    return rows
+    return [_row(subject, rounds=3 if quick else 7) for subject in subjects]
+
+
+def _row(subject: Subject, rounds: int) -> dict[str, Any]:
+    turns = [_popc(subject), onnxruntime_turn(subject)]
+    second = openvino_turn(subject)
+    if second is not None:
+        turns.append(second)
+    ours, theirs, *others = compare_times(turns, rounds=rounds, seconds=0.15)
+    row = {
+        "model": subject.name,
+        "popc ms": 1e3 * ours.median,
+        "onnxruntime ms": 1e3 * theirs.median,
+        "ratio": ours.median / theirs.median,
+        "best popc ms": 1e3 * ours.best,
+        "best onnxruntime ms": 1e3 * theirs.best,
+        "best ratio": ours.best / theirs.best,
+    }
+    for other in others:
+        row |= {"openvino ms": 1e3 * other.median, "ratio to openvino": ours.median / other.median}
+    return row
 
 
 def _mean(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if not rows:
         return []
-    means = {key: geometric_mean([row[key] for row in rows]) for key in ("ratio", "best ratio")}
+    ratios = {
+        key: [row[key] for row in rows if key in row]
+        for key in ("ratio", "best ratio", "ratio to openvino")
+    }
+    means = {key: geometric_mean(found) for key, found in ratios.items() if found}
     return [{"model": f"mean of {name}", **means}]
 
 
@@ -65,23 +73,13 @@ def _executable(subject: Subject, threads: int | None = None) -> popc_runtime.Ex
         return popc_runtime.load(path, threads=threads)
 
 
-def _onnxruntime(subject: Subject, threads: int = _THREADS) -> Callable[[], object]:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    model = subject.model if isinstance(subject.model, bytes) else str(subject.model)
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    bound = {name: np.asarray(value) for name, value in subject.bind.items()}
-    return partial(session.run, None, {**subject.feeds, **bound})
-
-
 def measure_threads(*, quick: bool) -> list[dict[str, Any]]:
     """The gain of each model from a second thread, in both engines."""
     rows: list[dict[str, Any]] = []
     for subject in (*trained(), *synthetic(quick=quick)):
         turns: list[Callable[[], object]] = [
-            *(partial(_executable(subject, count).run, subject.feeds) for count in (1, _THREADS)),
-            *(_onnxruntime(subject, count) for count in (1, _THREADS)),
+            *(partial(_executable(subject, count).run, subject.feeds) for count in (1, THREADS)),
+            *(onnxruntime_turn(subject, count) for count in (1, THREADS)),
         ]
         one, two, *theirs = compare_times(turns, rounds=3 if quick else 7, seconds=0.1)
         rows.append(

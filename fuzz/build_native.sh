@@ -37,7 +37,7 @@ for target in $targets; do
     case $target in
     records)
         compile kernels
-        wraps=-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
+        wraps=-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=clock_gettime
         link records "$out/records.o" "$out/kernels.o" $wraps
         ;;
     *) link "$target" "$out/$target.o" $engine ;;

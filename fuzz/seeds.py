@@ -19,7 +19,7 @@ import zstandard
 from fuzz.targets import taken_apart
 from popc_runtime.format import ArchiveFile
 from popc_runtime.native import find_library
-from tests.native.recorded import HEAD, Sample, packed_samples, samples
+from tests.native.recorded import HEAD, Sample, packed_samples, samples, shared_samples
 from tests.native.whole import archives
 from tests.options.settings import SETTINGS
 from tools.campaigns.random_models.generation import random_recipe
@@ -83,7 +83,7 @@ def _models() -> Iterator[bytes]:
 def _kernels() -> Iterator[bytes]:
     library = find_library("x86-64-v3")
     assert library is not None, "records are those of the kernels for x86-64-v3"
-    for found in (samples(library), packed_samples(library)):
+    for found in (samples(library), packed_samples(library), shared_samples(library)):
         for listed in found.values():
             yield from map(_record, islice(listed, 2))
 

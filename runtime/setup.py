@@ -27,6 +27,7 @@ FAST = [
     *("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
     *("-fno-tree-slp-vectorize", "-fno-wrapv"),
 ]
+SYSTEMS = ("linux", "macosx")
 VARIANTS: dict[str, dict[str, list[str]]] = {
     "x86_64": {
         # What csrc/module.c asks the processor for.
@@ -39,12 +40,13 @@ VARIANTS: dict[str, dict[str, list[str]]] = {
     },
     "aarch64": {"BASELINE": []},
 }
+VARIANTS["arm64"] = VARIANTS["aarch64"]  # macOS calls it so
 
 
 def variants() -> dict[str, list[str]]:
     """The kinds of processors of what is built for, with the compiler's arguments for each."""
-    system, _, machine = get_platform().partition("-")
-    return VARIANTS.get(machine, {}) if system == "linux" else {}
+    system, *_, machine = get_platform().split("-")
+    return VARIANTS.get(machine, {}) if system in SYSTEMS else {}
 
 
 class BuildKernels(build_ext):
@@ -79,12 +81,13 @@ def headers() -> list[str]:
 
 def library() -> Extension:
     """The module; a build that fails leaves a package that computes with numpy."""
+    strip = ["-s"] if get_platform().startswith("linux") else []  # others know no such flag
     return Extension(
         "popc_runtime.native._native",
         [f"csrc/{name}.c" for name in CORE],
         depends=headers(),
         extra_compile_args=[*FLAGS, "-O2"],
-        extra_link_args=["-pthread", "-lm", "-s"],
+        extra_link_args=["-pthread", "-lm", *strip],
         py_limited_api=True,
         optional=True,
     )

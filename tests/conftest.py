@@ -17,18 +17,23 @@ from hypothesis import settings
 
 import popc
 import popc_runtime
+from tests.support.recorded import Pytorch, Recorder, look_up
 
 # The same examples in every run; --hypothesis-profile=default draws others.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
 _GOLDEN = Path(__file__).parent / "golden"
+_RECORDER = pytest.StashKey[Recorder]()
 _LONGEST_ID = 120  # characters of a test's name that still fit a line of a report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden/ anew from what is printed"
+    )
+    parser.addoption(
+        "--record-oracles", action="store_true", help="write tests/recorded/ anew: ask PyTorch"
     )
     parser.addoption(
         "--salt", default="", help="other random numbers in every test, to find bounds too narrow"
@@ -40,7 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     And import everything: hypothesis draws numbers that it finds in modules, if they are imported.
     """
-    del config
+    if config.getoption("--record-oracles"):
+        config.stash[_RECORDER] = Recorder()
     for package in (popc, popc_runtime):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
@@ -106,6 +112,24 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{path.name}: see pytest --update-golden"
 
     return check
+
+
+@pytest.fixture
+def pytorch(request: pytest.FixtureRequest) -> Pytorch:
+    """Answer a question to PyTorch from what was recorded for the test that asks."""
+    path, test = request.path, request.node.name
+    file = f"{path.parent.name}_{path.stem.removeprefix('test_')}"
+    recorder = request.config.stash.get(_RECORDER, None)
+    if recorder is None:
+        return lambda _: look_up(file, test)
+    return lambda question: recorder.ask(file, test, question)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write what was recorded."""
+    recorder = session.config.stash.get(_RECORDER, None)
+    if recorder is not None:
+        recorder.write()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -3,11 +3,13 @@
 python -m tools.release dist --repository URL [--key private.pem]
 
 * ``sbom.cdx.json``: a CycloneDX list of the wheels, with their hashes, and of what they require.
-* ``provenance.json``: an in-toto statement with SLSA provenance: the wheels by their hashes, the
-  commit that they were built from, and how.  With ``--key`` it is signed, as a DSSE envelope in
-  ``provenance.dsse.json``.
+* ``provenance.json``: an in-toto statement with SLSA provenance: wheels and source distributions
+  by their hashes, the commit that they were built from, and how.  With ``--key`` it is signed, as
+  a DSSE envelope in ``provenance.dsse.json``.
+* ``simple/``: a package index of the folder (`tools.simple_index`).
 
-Both are made of the wheels and the commit alone: the same commit gives the same bytes.
+All are made of the files and the commit alone: the same commit gives the same bytes.  Before, it
+looks whether the versions agree, and whether all files are of that version.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from cyclonedx.output.json import JsonV1Dot5
 from packageurl import PackageURL
 from packaging.requirements import Requirement
 
+from tools.simple_index import write_index
+from tools.version import changelog_version, problems
 from tools.wheels import ROOT, source_date
 
 __all__ = ["main"]
@@ -43,7 +47,7 @@ _PAYLOAD = "application/vnd.in-toto+json"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write both files beside the wheels."""
+    """Write these files beside the wheels."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--repository", required=True, metavar="URL")
@@ -52,13 +56,25 @@ def main(arguments: Sequence[str]) -> int:
     wheels = sorted(given.folder.glob("*.whl"))
     if not wheels:
         parser.error(f"there are no wheels in {given.folder}: make wheels")
+    sources = sorted(given.folder.glob("*.tar.gz"))
+    _check_versions([*wheels, *sources])
     (given.folder / "sbom.cdx.json").write_text(_bom(wheels), encoding="utf-8")
-    statement = json.dumps(_provenance(wheels, given.repository), indent=1, sort_keys=True)
+    provenance = _provenance([*wheels, *sources], given.repository)
+    statement = json.dumps(provenance, indent=1, sort_keys=True)
     (given.folder / "provenance.json").write_text(f"{statement}\n", encoding="utf-8")
     if given.key is not None:
         signed = _signed(statement.encode(), given.key)
         (given.folder / "provenance.dsse.json").write_text(signed, encoding="utf-8")
+    write_index(given.folder)
     return 0
+
+
+def _check_versions(files: Sequence[Path]) -> None:
+    version = changelog_version()
+    others = [each.name for each in files if f"-{version}-" not in each.name.replace(".tar", "-")]
+    wrong = [*problems(), *(f"{name} is not of version {version}" for name in others)]
+    if wrong:
+        raise SystemExit("\n".join(wrong))
 
 
 def _hash(path: Path) -> str:
@@ -111,14 +127,14 @@ def _git(*words: str) -> str:
     return subprocess.check_output(["git", "-C", str(ROOT), *words], text=True).strip()
 
 
-def _provenance(wheels: Sequence[Path], repository: str) -> dict[str, object]:
+def _provenance(files: Sequence[Path], repository: str) -> dict[str, object]:
     commit = _git("rev-parse", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no")
     if changed:
         raise SystemExit(f"the tree has changes that no commit has:\n{changed}")
     return {
         "_type": _STATEMENT,
-        "subject": [{"name": each.name, "digest": {"sha256": _hash(each)}} for each in wheels],
+        "subject": [{"name": each.name, "digest": {"sha256": _hash(each)}} for each in files],
         "predicateType": _PROVENANCE,
         "predicate": {
             "buildDefinition": {

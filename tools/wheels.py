@@ -1,21 +1,24 @@
-"""Build the wheels that are published, for every platform, on any Linux machine.
+"""Build the wheels and source distributions that are published, on any Linux machine.
 
 popc-runtime has one wheel for each kind of processor that it has native kernels for, compiled by
 `zig cc` against an old glibc, and one without kernels for everything else.  popc is one wheel, and
-so is popc-popart.
+so is popc-popart.  Wheels for musl and macOS come from cibuildwheel (RELEASING.md).
 
-The same commit gives the same bytes: times in wheels are that of the commit, or what
+The same commit gives the same bytes: times in files are that of the commit, or what
 SOURCE_DATE_EPOCH says.  ``--again`` builds everything twice, and compares.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -37,32 +40,53 @@ _OF_THIS_MACHINE: Final = ("CFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "POPC_N
 
 
 def main() -> int:
-    """Build all wheels into the folder that is given."""
+    """Build everything into the folder that is given."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "dist", help="default: dist")
     parser.add_argument("--again", action="store_true", help="build twice, and compare")
     given = parser.parse_args()
-    wheels = all_wheels(given.folder.resolve())
-    for wheel in wheels:
-        print(f"{wheel.stat().st_size:>10,}  {wheel.name}")
-    return compare(wheels) if given.again else 0
+    files = all_files(given.folder.resolve())
+    for file in files:
+        print(f"{file.stat().st_size:>10,}  {file.name}")
+    return compare(files) if given.again else 0
 
 
-def compare(wheels: Sequence[Path]) -> int:
-    """Build all wheels once more; 1 if one of them has other bytes."""
+def compare(files: Sequence[Path]) -> int:
+    """Build everything once more; 1 if a file has other bytes."""
     with tempfile.TemporaryDirectory() as folder:
-        second = {wheel.name: wheel.read_bytes() for wheel in all_wheels(Path(folder))}
-    others = [wheel.name for wheel in wheels if second.get(wheel.name) != wheel.read_bytes()]
+        second = {file.name: file.read_bytes() for file in all_files(Path(folder))}
+    others = [file.name for file in files if second.get(file.name) != file.read_bytes()]
     print("\n".join(f"differs: {name}" for name in others) or "built twice: the same bytes")
     return 1 if others else 0
 
 
-def all_wheels(target: Path) -> list[Path]:
-    """The wheels of everything, in a folder."""
+def all_files(target: Path) -> list[Path]:
+    """The wheels and source distributions of everything, in a folder."""
     target.mkdir(parents=True, exist_ok=True)
     wheels = [native_wheel(machine, target) for machine in MACHINES]
     wheels.append(build("popc-runtime", target, {"POPC_NATIVE": "none"}))
-    return wheels + [build(project, target, {}) for project in ("popc", "popc-popart")]
+    wheels += [build(project, target, {}) for project in ("popc", "popc-popart")]
+    return wheels + [source_distribution(project, target) for project in _SOURCES]
+
+
+def source_distribution(project: str, target: Path) -> Path:
+    """The sources of ``project`` as a .tar.gz, whose files have the time of the commit."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = build(project, Path(folder), {}, "sdist")
+        packed = io.BytesIO()
+        with (
+            tarfile.open(made) as old,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new,
+        ):
+            for member in sorted(old.getmembers(), key=lambda each: each.name):
+                member.mtime, member.mode = int(source_date()), 0o755 if member.isdir() else 0o644
+                member.uid = member.gid = 0
+                member.uname = member.gname = ""
+                member.pax_headers = {}
+                new.addfile(member, old.extractfile(member) if member.isfile() else None)
+    path = target / made.name
+    path.write_bytes(gzip.compress(packed.getvalue(), mtime=int(source_date())))
+    return path
 
 
 def source_date() -> str:
@@ -102,8 +126,8 @@ def platform_tag(wheel: Path) -> str:
     return found[1]
 
 
-def build(project: str, target: Path, environment: Mapping[str, str]) -> Path:
-    """A wheel of ``project``, from a copy of its sources: what other builds left stays out."""
+def build(project: str, target: Path, environment: Mapping[str, str], kind: str = "wheel") -> Path:
+    """A wheel or "sdist" of ``project``, from a copy of its sources without leftovers of others."""
     outside = {key: value for key, value in os.environ.items() if key not in _OF_THIS_MACHINE}
     outside["SOURCE_DATE_EPOCH"] = source_date()
     with tempfile.TemporaryDirectory() as folder:
@@ -111,14 +135,14 @@ def build(project: str, target: Path, environment: Mapping[str, str]) -> Path:
             _copy(ROOT / name, Path(folder) / name)
         made = Path(folder) / "made"
         source = Path(folder) / ("." if project == "popc" else _SOURCES[project][0])
-        command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(made), str(source)]
+        command = [sys.executable, "-m", "build", f"--{kind}", "--outdir", str(made), str(source)]
         done = subprocess.run(
             command, env={**outside, **environment}, capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise SystemExit(f"{project} does not build:\n{done.stdout}{done.stderr}")
-        (wheel,) = made.glob("*.whl")
-        return Path(shutil.copy(wheel, target))
+        (file,) = made.iterdir()
+        return Path(shutil.copy(file, target))
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -13,7 +13,7 @@ from popc.archive.provenance import provenance_of
 from popc.archive.streams import describe_streams
 from popc.compiler import Compiled, Planned
 from popc.frontend import ImportedModel, TensorLabels, strip_weights
-from popc.ir import Graph
+from popc.ir import Graph, Tensor
 from popc.ir.attributes import text
 from popc.memory import ConstantBlock, MemoryPlan
 from popc.options import FloatingPointException, Options, WeightStorage
@@ -24,6 +24,7 @@ from popc_runtime.format import (
     Codec,
     FitSpec,
     FloatCheck,
+    HostCallSpec,
     Manifest,
     Piece,
     ProgramImage,
@@ -36,7 +37,7 @@ from popc_runtime.format import (
     oldest_reader,
 )
 from popc_runtime.ground.lazy import installed_version
-from popc_runtime.kernels.custom import OPERATOR
+from popc_runtime.kernels.custom import CALL, OPERATOR
 
 __all__ = ["Content", "build_archive"]
 
@@ -138,6 +139,7 @@ def _merged(
         variants=variants,
         fits=tuple(fits),
         operators=tuple(sorted({name for each in manifests for name in each.operators})),
+        host_calls=tuple(dict.fromkeys(call for each in manifests for call in each.host_calls)),
         variables=variables,
         memory=_memory_of_all(image, [each.planned.plan for each in compiled]),
     )
@@ -193,6 +195,7 @@ def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
         memory=_memory(planned.plan),
         provenance=provenance_of(program.request, program.loaded),
         operators=_operators(model.graph),
+        host_calls=_host_calls(model.graph),
     )
 
 
@@ -212,6 +215,19 @@ def _operators(graph: Graph) -> tuple[str, ...]:
     """The operators of users that are in the program."""
     ops = (op for nested in graph.walk() for op in nested.ops if OPERATOR in op.attributes)
     return tuple(sorted({text(op.attributes, OPERATOR) for op in ops}))
+
+
+def _host_calls(graph: Graph) -> tuple[HostCallSpec, ...]:
+    """The functions that the program calls on the host, in the order of the graph."""
+
+    def types(tensors: Sequence[Tensor | None]) -> tuple[str, ...]:
+        return tuple("" if tensor is None else str(tensor.type) for tensor in tensors)
+
+    ops = (op for nested in graph.walk() for op in nested.ops if op.op_type == "HostCall")
+    found = (
+        HostCallSpec(text(op.attributes, CALL), types(op.inputs), types(op.outputs)) for op in ops
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def _stored(

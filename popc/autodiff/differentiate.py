@@ -10,6 +10,7 @@ from popc.autodiff.backward import GRADIENT_PREFIX, Backward
 from popc.autodiff.control import CONTROL, why_not_differentiable
 from popc.autodiff.rules import GRADIENTS, NOT_DIFFERENTIABLE
 from popc.autodiff.rules.custom import why_no_gradient
+from popc.autodiff.rules.dynamic import is_apart, joined_slices
 from popc.ir import Graph, Op, OpSettings, Tensor
 from popc.ops.build import build
 from popc_runtime.errors import ModelError
@@ -70,6 +71,7 @@ class _Pass:
         self.order = graph.topological()
         self.active = influenced_by(wanted, self.order, self.independent)
         self.partials: dict[Tensor, list[Tensor]] = defaultdict(list)
+        self.apart: set[Tensor] = set()
         self.total: dict[Tensor, Tensor] = {}
 
     def run(self, seeds: Iterable[tuple[Tensor, Tensor]]) -> dict[Tensor, Tensor]:
@@ -97,6 +99,8 @@ class _Pass:
                 continue
             assert _fits(grad, operand), f"a gradient of {operand!r} by {op!r}: {grad!r}"
             self.partials[operand].append(grad)
+            if is_apart(op):
+                self.apart.add(grad)
 
     def _apply_rule(self, op: Op, backward: Backward) -> Sequence[Tensor | None]:
         if op.op_type in CONTROL:
@@ -130,6 +134,7 @@ class _Pass:
         return self.total[tensor]
 
     def _summed(self, partials: Sequence[Tensor], tensor: Tensor) -> Tensor:
+        partials = joined_slices(self.graph, partials, self.apart)
         if len(partials) == 1:
             return partials[0]
         settings = OpSettings(origin=f"GradSum_{tensor.name}")
@@ -165,7 +170,7 @@ def _refuse_unknown(ops: Iterable[Op]) -> None:
 def _why_not(op: Op) -> str:
     if op.op_type in CONTROL:
         return why_not_differentiable(op)
-    if op.op_type == "Custom":
+    if op.op_type in ("Custom", "HostCall"):
         return why_no_gradient(op)
     if op.op_type in GRADIENTS:
         return ""

@@ -16,6 +16,7 @@ from popc_runtime.format.serialization import Fields, Packable, pack, unpack
 from popc_runtime.format.sources import FileSource
 from popc_runtime.ground.hints import Final
 from popc_runtime.native import fast_sha256
+from popc_runtime.process.paths import usable_path
 
 __all__ = ["Records", "file_hash", "hash_of"]
 
@@ -64,7 +65,7 @@ def file_hash(path: str, folder: str) -> bytes:
         ResourceError: it cannot be read.
     """
     try:
-        before = os.stat(path)
+        before = os.stat(usable_path(path))
     except OSError as error:
         raise ResourceError(f"cannot read {path}: {error.strerror}", subject=path) from error
     if before.st_size < _LARGE or not folder:

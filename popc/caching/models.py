@@ -178,7 +178,7 @@ def _is_archive(model: object) -> bool:
         return False
     try:
         return is_archive(model)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: NUL in the path
         return False  # the compiler says what is wrong with it
 
 

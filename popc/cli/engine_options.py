@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
 import click
 
+from popc_runtime.errors import UsageError
 from popc_runtime.process.threads import MOST_THREADS
 
-__all__ = ["engine_option", "limits_option", "program_option", "threads_option"]
+__all__ = ["calls_option", "engine_option", "limits_option", "program_option", "threads_option"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -29,6 +31,35 @@ limits_option = click.option(
     default="default",
     show_default=True,
     help="How much an archive may make this process do and allocate; strict for strangers' ones.",
+)
+
+
+def _functions(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> Any:
+    """The functions that ``NAME=MODULE:FUNCTION`` stand for, by name."""
+    return {text.partition("=")[0]: _function(text) for text in given}
+
+
+def _function(text: str) -> Any:
+    name, _, place = text.partition("=")
+    module, _, function = place.partition(":")
+    if not (name and module and function):
+        raise UsageError(f"--host-call {text}: expected NAME=MODULE:FUNCTION")
+    try:
+        return getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"--host-call {text}: {error}",
+            hint="Python must find the module: PYTHONPATH names its folder",
+        ) from error
+
+
+calls_option = click.option(
+    "--host-call",
+    "host_calls",
+    multiple=True,
+    metavar="NAME=MODULE:FUNCTION",
+    callback=_functions,
+    help="A Python function that the program calls on the host; repeatable.",
 )
 
 program_option = click.option(

@@ -99,6 +99,7 @@ _INSPECT: Final = record(
     ),
     floating_point_checks=list_of(TEXT),
     format_version=list_of(COUNT),
+    host_calls=list_of(record({"name": TEXT, "inputs": list_of(TEXT), "outputs": list_of(TEXT)})),
     identical_seeds=TRUTH,
     index_limits=map_of(COUNT),
     model_sha256=TEXT,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from popc_runtime.errors import UsageError
 
@@ -34,7 +36,17 @@ class TrainSettings:
     export: Path | None
     threads: int | None
     fp_checks: bool | None
+    host_calls: Mapping[str, Callable[..., Any]]
     force: bool
+
+    def loading(self) -> dict[str, Any]:
+        """The keywords of `popc_runtime.load`."""
+        return {
+            "seed": self.seed,
+            "threads": self.threads,
+            "floating_point_checks": self.fp_checks,
+            "host_calls": self.host_calls,
+        }
 
     def check(self) -> None:
         """Raise UsageError if options need or exclude each other; lists every problem."""
@@ -66,7 +78,7 @@ class TrainSettings:
     def of_all_processes(self) -> dict[str, str]:
         """The options that must be the same in all processes of a group, as texts."""
         files = {"archive", "data", "checkpoint", "weights", "eval_archive", "eval_data"}
-        files |= {"log", "plot", "export", "threads"}
+        files |= {"log", "plot", "export", "threads", "host_calls"}
         return {
             field.name: str(getattr(self, field.name))
             for field in fields(self)

@@ -51,7 +51,7 @@ def estimate_costs(
     """The costs of one run of ``graph`` on ``target``; what runs at load time does not count."""
     estimator = _Estimator(_machine(target, schedule, settings), schedule, plan)
     costs = list(estimator.run(graph, 1))
-    hidden = find_hidden(graph, schedule, estimator.phases, target)
+    hidden = estimator.hidden(graph)
     ops = tuple(_without(hidden.get(op, 0), cost) for op, cost in costs)
     memory = tuple(
         measure_memory(
@@ -75,7 +75,7 @@ def estimate_execution(
     estimator = _Estimator(_machine(target, schedule, settings), schedule, plan)
     for _ in estimator.run(graph, 1):
         pass  # it notes what it finds
-    hidden = find_hidden(graph, schedule, estimator.phases, target)
+    hidden = estimator.hidden(graph)
     pipeline = estimator.timeline.cost()
     beside = pipeline.hidden if pipeline else Cycles()
     return Execution(graph, schedule, target, estimator.phases, hidden, beside)
@@ -128,6 +128,12 @@ class _Estimator:
         """The phases of one op of each kind that ``chip`` runs, and the calls of the others."""
         kinds = [phases for key, phases in self._seen.items() if key[0] == chip]
         return [*chain.from_iterable(kinds), *self._calls.get(chip, ())]
+
+    def hidden(self, graph: Graph) -> dict[Op, int]:
+        """Cycles of a single run of transfers that pass meanwhile; when all costs are known."""
+        machine = self._machine
+        merges = machine.settings.merge_exchange
+        return find_hidden(graph, self._schedule, self.phases, machine.target, merges=merges)
 
     def run(self, graph: Graph, times: int) -> Iterator[tuple[Op, OpCost]]:
         """The costs of a graph that runs ``times`` times."""

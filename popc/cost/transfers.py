@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import Final
 
 from popc.cost.phases import Cycles, Phase
+from popc.cost.pipeline import pipeline_step
 from popc.ir import Graph, Op
 from popc.schedule import Schedule
 from popc.target import Target
 
 __all__ = ["find_hidden", "merged_transfers", "op_cycles", "times_taken"]
+
+_REMOTE: Final = ("RemoteLoad", "RemoteStore")
+_TRANSFERS: Final = ("HostLoad", "HostStore", *_REMOTE)
 
 
 def merged_transfers(schedule: Schedule) -> frozenset[Op]:
@@ -45,24 +51,38 @@ def times_taken(op: Op, branch: str, times: int) -> int:
 
 
 def find_hidden(
-    graph: Graph, schedule: Schedule, phases: Mapping[Op, Sequence[Phase]], target: Target
+    graph: Graph,
+    schedule: Schedule,
+    phases: Mapping[Op, Sequence[Phase]],
+    target: Target,
+    *,
+    merges: bool,
 ) -> dict[Op, int]:
-    """Cycles of each transfer that pass while its loop computes; for a single transfer.
+    """Cycles of each transfer that pass while something else happens; for a single transfer.
 
-    In an iteration, overlapped transfers run beside everything else: the longer of both counts.
+    * In an iteration, overlapped transfers run beside everything else: the longer of both counts.
+    * Between copies that join them, the io tiles of a chip transfer while its others compute.
+    * Transfers of several chips from and to streaming memory that directly follow each other run
+      at the same time, if they are merged (``merges``): the chip with the most to do counts.
     """
-    return _Overlaps(schedule, phases, target).of(graph)
+    return _Overlaps(schedule, phases, target, merges=merges).of(graph)
 
 
 class _Overlaps:
     """Looks through the bodies of loops."""
 
     def __init__(
-        self, schedule: Schedule, phases: Mapping[Op, Sequence[Phase]], target: Target
+        self,
+        schedule: Schedule,
+        phases: Mapping[Op, Sequence[Phase]],
+        target: Target,
+        *,
+        merges: bool,
     ) -> None:
         self._schedule = schedule
         self._phases = phases
         self._target = target
+        self._merges = merges
         self._hidden: dict[Op, int] = {}
 
     def of(self, graph: Graph) -> dict[Op, int]:
@@ -73,7 +93,7 @@ class _Overlaps:
     def _total(self, graph: Graph) -> int:
         """Cycles of ``graph``, when what overlaps in it has been hidden."""
         order = self._schedule.orders[graph]
-        computing = sum(self._op(op) for op in order)
+        computing = sum(self._op(op) for op in order) - self._beside(graph, order)
         moving = list(self._overlapped(order))
         host = sum(self._host(op) for op in moving)
         if not host:
@@ -101,5 +121,49 @@ class _Overlaps:
                 branch = op.subgraphs["then_branch"]
                 yield from (inner for inner in branch.ops if inner.attributes.get("overlapped"))
 
+    def _beside(self, graph: Graph, order: Sequence[Op]) -> int:
+        """Cycles of transfers of ``graph`` that are hidden by where they stand in its order."""
+        found: dict[Op, int] = {}
+        plain = [op for op in order if pipeline_step(graph, op) is None]
+        if self._merges:
+            for moves, run in groupby(plain, lambda op: op.op_type in _REMOTE):
+                found |= self._of_slower_chips(list(run)) if moves else {}
+        for alone, stretch in groupby(order, lambda op: _joins(graph, op)):
+            found |= {} if alone else self._of_io_tiles(list(stretch), found)
+        self._hidden |= found
+        return sum(found.values())
+
+    def _of_slower_chips(self, run: Sequence[Op]) -> dict[Op, int]:
+        """The transfers of all chips but the one with the most to do."""
+        totals: dict[int | None, int] = defaultdict(int)
+        for op in run:
+            totals[op.settings.virtual_graph] += self._host(op)
+        slowest = max(totals, key=lambda chip: totals[chip])
+        return {op: self._host(op) for op in run if op.settings.virtual_graph != slowest}
+
+    def _of_io_tiles(self, stretch: Sequence[Op], known: Mapping[Op, int]) -> dict[Op, int]:
+        """The parts of transfers on io tiles that pass while the other tiles of a chip compute."""
+        moving: dict[int | None, list[Op]] = defaultdict(list)
+        computing: dict[int | None, int] = defaultdict(int)
+        for op in stretch:
+            chip = op.settings.virtual_graph
+            if op.settings.tile_set == "io" and op.op_type in _TRANSFERS:
+                if op not in known:
+                    moving[chip].append(op)
+            elif op.settings.tile_set != "io":
+                computing[chip] += op_cycles(self._phases.get(op, ()), self._target).total
+        return {
+            op: self._host(op) * min(total, computing[chip]) // total
+            for chip, ops in moving.items()
+            if (total := sum(map(self._host, ops)))
+            for op in ops
+        }
+
     def _host(self, op: Op) -> int:
         return op_cycles(self._phases.get(op, ()), self._target).host
+
+
+def _joins(graph: Graph, op: Op) -> bool:
+    """True if all tiles have to come together for ``op``, or what overlaps with it is known."""
+    apart = op.subgraphs or op.attributes.get("overlapped")
+    return bool(apart) or op.op_type == "IoTileCopy" or pipeline_step(graph, op) is not None

@@ -20,6 +20,7 @@ from popc.options.annotations import (
     Rule,
     excluded_names,
     names_without_switch,
+    unknown_patterns,
 )
 from popc.options.locations import parse_location, words_of
 from popc_runtime.errors import ModelError, OptionError
@@ -48,7 +49,8 @@ class Annotations:
 
     Attributes:
         rules: They are applied in order; later ones win, and all win over the model.
-        passes: What ``exclude_patterns`` may name; anything if this is empty.
+        passes: What ``exclude_patterns`` may name; anything if this is empty.  Rules may name
+            nothing else; names in a model, which come from other systems, have no effect then.
         ignored: Annotations that other options leave without effect, with the reason.
     """
 
@@ -111,29 +113,21 @@ class Annotations:
                 where = f"{shown(node_name(node))}: {attribute.name}"
                 if attribute.name not in known:
                     yield f"{where} is not an annotation{did_you_mean(attribute.name, known)}"
-                elif attribute.name == "__schedule_priority":
-                    if attribute.type not in (attribute.FLOAT, attribute.INT):
-                        yield f"{where} must be a number"
-                elif attribute.name == "__exclude_patterns":
-                    try:
-                        excluded_names(_texts(attribute), self.passes)
-                    except ValueError as error:
-                        yield f"{where} {error}"
+                elif attribute.name == "__schedule_priority" and not _is_number(attribute):
+                    yield f"{where} must be a number"
             yield from (
                 f"{shown(node_name(node))}: {problem}" for problem in annotation_problems(node)
             )
 
 
-def useless_annotations(
-    nodes: Iterable[onnx.NodeProto], ignored: Iterable[tuple[str, str]] = ()
-) -> list[str]:
+def useless_annotations(nodes: Iterable[onnx.NodeProto], annotations: Annotations) -> list[str]:
     """A sentence for each kind of annotation that has no effect."""
     reasons = {
         annotation.attribute: annotation.useless
         for annotation in ANNOTATIONS.values()
         if annotation.useless
     }
-    reasons |= {ANNOTATIONS[name].attribute: reason for name, reason in ignored}
+    reasons |= {ANNOTATIONS[name].attribute: reason for name, reason in annotations.ignored}
     found: dict[str, list[str]] = defaultdict(list)
     kept: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node in all_nodes(nodes):
@@ -141,14 +135,17 @@ def useless_annotations(
             if attribute.name in reasons:
                 found[attribute.name].append(node_name(node))
             elif attribute.name == "__exclude_patterns":
-                for pattern, reason in names_without_switch(_texts(attribute)):
+                patterns = _texts(attribute)
+                for pattern, reason in names_without_switch(patterns):
                     kept[pattern, reason].append(node_name(node))
+                for pattern, advice in unknown_patterns(patterns, annotations.passes):
+                    kept[pattern, f"there is none of this name: {advice}"].append(node_name(node))
     notes = [
         f"{name} has no effect ({reasons[name]}): {listed(names)}"
         for name, names in sorted(found.items())
     ]
     notes += [
-        f"__exclude_patterns: {pattern} cannot be excluded ({reason}): {listed(names)}"
+        f"__exclude_patterns: {shown(pattern)} cannot be excluded ({reason}): {listed(names)}"
         for (pattern, reason), names in sorted(kept.items())
     ]
     return notes
@@ -192,6 +189,10 @@ def _annotate(node: onnx.NodeProto, rule: Rule) -> None:
 
 def _annotations(node: onnx.NodeProto) -> Iterator[onnx.AttributeProto]:
     return (attribute for attribute in node.attribute if attribute.name.startswith(_PREFIX))
+
+
+def _is_number(attribute: onnx.AttributeProto) -> bool:
+    return attribute.type in (attribute.FLOAT, attribute.INT)
 
 
 def _texts(attribute: onnx.AttributeProto) -> tuple[str, ...]:

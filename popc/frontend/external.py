@@ -100,13 +100,20 @@ def _path_in(base_dir: str, location: str, where: str) -> Path:
             f"{where} is in {location!r}; external data must lie in the model's folder"
         )
     folder = Path(base_dir).resolve()
-    path = (folder / location).resolve()
+    try:
+        path = (folder / location).resolve()
+        is_file = path.is_file()
+    except (OSError, ValueError, RuntimeError) as error:  # too long; NUL in it; links in a circle
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise ModelError(
+            f"{where} is in {location!r:.80}, which is no path: {reason or error}"
+        ) from error
     if not path.is_relative_to(folder):
         raise ModelError(
             f"{where}: {location!r} is a link that leaves the model's folder",
             hint="replace the link by the file it points to",
         )
-    if not path.is_file():
+    if not is_file:
         raise ModelError(f"{where} is in {location!r}, which is not in the model's folder")
     return path
 
@@ -120,7 +127,7 @@ def _number(entry: Mapping[str, str], key: str, default: int, where: str) -> int
     text = entry.get(key, "")
     if not text:
         return default
-    if not text.isdecimal() or len(text) > _MOST_DIGITS:
+    if not (text.isascii() and text.isdecimal()) or len(text) > _MOST_DIGITS:
         raise ModelError(f"{where}: the {key} of its external data is {text!r:.40}")
     return int(text)
 

@@ -67,7 +67,7 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
     "DepthToSpace": ("blocksize", "mode"),
     "DynamicAdd": ("axes", "sizes"),
     "DynamicGRU": _RECURRENT,
-    "DynamicSlice": ("axes", "sizes"),
+    "DynamicSlice": ("axes", "noOverlap", "sizes"),
     "DynamicUpdate": ("axes", "noOverlap", "sizes"),
     "DynamicZero": ("axes", "sizes"),
     "EmbeddingLookup": ("serialization_factor",),
@@ -79,6 +79,7 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
     "HardSigmoid": ("alpha", "beta"),
     "Histogram": ("absoluteOfInput", "levels"),
     "HistogramUpdate": ("absoluteOfInput", "levels"),
+    "HostCall": ("function", "gradient", "types"),
     "IdentityLoss": ("reduction",),
     "IncrementMod": ("increment", "modulus"),
     "Init": ("data_type", "shape"),
@@ -226,7 +227,6 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     (_GRAPHCORE, "BatchNormalization"): {
         "unbiased_variance": Ignored("the running variance divides by N - 1 in any case", 0)
     },
-    (_GRAPHCORE, "DynamicSlice"): {"noOverlap": _LAYOUT},
     (_GRAPHCORE, "Init"): {
         "batch_axis": Ignored("is for models cut into batches; popc finds the batch axis itself"),
         "init_type": Ignored("contents are zeros unless they are given"),

@@ -218,10 +218,10 @@ def _read(path: Path) -> tuple[onnx.ModelProto, str]:
     foreign = recognise_model(path)
     if foreign is not None:
         raise ModelError(f"{path} is {foreign.what}, not an ONNX model", hint=foreign.hint)
-    if path.is_dir():
-        raise ModelError(f"{path} is a folder without ONNX models")
     try:
         data = path.read_bytes()
+    except IsADirectoryError:
+        raise ModelError(f"{path} is a folder without ONNX models") from None
     except OSError as error:
         raise ResourceError(f"cannot read {path}: {error.strerror}") from error
     return _parse(data), hashlib.sha256(data).hexdigest()

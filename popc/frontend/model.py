@@ -148,7 +148,7 @@ def _import(
     context.problems.raise_if_any()
     results = [(name, importer.lookup(name)) for name in wanted]
     sequences = _add_outputs(importer.graph, results)
-    notes += useless_annotations(nodes, bindings.annotations.ignored)
+    notes += useless_annotations(nodes, bindings.annotations)
     notes += lost_statistics(importer, nodes, wanted)
     notes += [*loaded.notes, *misdeclared_outputs(model.graph, importer.graph)]
     labels = labels_of(importer, inputs.texts, dict(results))

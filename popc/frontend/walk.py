@@ -24,7 +24,7 @@ __all__ = [
 GRADIENT: Final = ("ai.onnx.preview.training", "Gradient")
 
 _EFFECTS: Final = frozenset(
-    ("ai.graphcore", op_type) for op_type in ("Abort", "CopyVarUpdate", "PrintTensor")
+    ("ai.graphcore", op_type) for op_type in ("Abort", "CopyVarUpdate", "HostCall", "PrintTensor")
 )
 
 

@@ -37,7 +37,8 @@ class ProductCut:
         mode: What is cut: "input_channels" (m), "reducing_dim" (k) or "output_channels" (n); of a
             lookup, "rows" of the table.
         factor: Into how many parts; it divides what is cut.
-        keep_precision: Parts of a float16 sum are added in float32, and rounded at the end.
+        keep_precision: Parts of a float16 sum, of the product or of a gradient, are added in
+            float32, and rounded at the end.
     """
 
     mode: str

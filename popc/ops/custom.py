@@ -1,7 +1,8 @@
-"""Operators that users have registered (`popc_runtime.custom`), and their gradients."""
+"""Ops that users compute: operators that they have registered, and functions of the host."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,9 +13,11 @@ from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.custom import ArrayType, CustomOperator, operator_named
 from popc_runtime.errors import ModelError, PopcError
 from popc_runtime.format import Attributes, DType
-from popc_runtime.kernels.custom import OPERATOR, given_attributes
+from popc_runtime.kernels.custom import CALL, OPERATOR, given_attributes
 
-__all__ = ["OPS", "operator_of"]
+__all__ = ["OPS", "operator_of", "result_types"]
+
+_TYPE: Final = re.compile(r"(\w+)\[((?:\d+(?:,\d+)*)?)\]")
 
 
 def operator_of(attributes: Attributes) -> CustomOperator:
@@ -65,7 +68,37 @@ def _custom_grad(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorTy
     return tuple(operand(inputs, index) for index in integers(attributes, "wanted"))
 
 
+def _host_call(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """Results of the types that the attribute ``types`` lists."""
+    del inputs
+    text(attributes, CALL)
+    return result_types(attributes)
+
+
+def result_types(attributes: Attributes) -> tuple[TensorType, ...]:
+    """The types in the attribute ``types``: texts such as ``float32[2,3]``.
+
+    Raises:
+        ModelError: they are no types.
+    """
+    said = attributes.get("types", ())
+    if not isinstance(said, tuple):
+        raise ModelError(f"attribute 'types' must be a list of strings, not {said!r}")
+    return tuple(_type_of_text(str(each)) for each in said)
+
+
+def _type_of_text(said: str) -> TensorType:
+    found = _TYPE.fullmatch(said.replace(" ", ""))
+    if found is None or found[1] not in tuple(DType):
+        raise ModelError(f"attribute 'types': {said!r} is no type such as float32[2,3]")
+    return TensorType(DType(found[1]), tuple(map(int, found[2].split(","))) if found[2] else ())
+
+
 OPS: Final[dict[str, OpSpec]] = {
     "Custom": OpSpec(_custom, foreign=True, strided_input=False),
     "CustomGrad": OpSpec(_custom_grad, foreign=True, strided_input=False),
+    # A function may give each replica something else.
+    "HostCall": OpSpec(
+        _host_call, side_effect=True, per_replica=True, foreign=True, strided_input=False
+    ),
 }

@@ -4,7 +4,8 @@ Attributes ``axes`` and ``sizes`` say how large the slice is; the other axes are
 holds one offset per axis.  A slice that leaves the tensor is an error when it happens.
 
 ``no_overlap`` of a DynamicUpdate says that nothing else is written to its slice: then the gradient
-of operand 0 is that of the result, as it is.
+of operand 0 is that of the result, as it is.  That of a DynamicSlice says that no other such slice
+of the tensor has elements of it: then their gradients need not be added up.
 """
 
 from __future__ import annotations

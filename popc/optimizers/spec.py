@@ -219,7 +219,7 @@ class SGD(OptimizerSpec):
         if any(value.value for value in self.values("nesterov")):
             if not momentum:
                 yield "optimizer.nesterov needs a momentum, which is 0"
-            if any(value.value or not value.const for value in self.values("dampening")):
+            if any(value.value for value in self.values("dampening")):
                 yield "optimizer.nesterov needs a dampening of 0"
         if self.accumulator_and_momentum == "combined":
             if self.accl1_type is not None:

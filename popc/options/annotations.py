@@ -26,7 +26,9 @@ __all__ = [
     "Rule",
     "RulesKind",
     "excluded_names",
+    "names_without_switch",
     "parse_rules",
+    "unknown_patterns",
 ]
 
 AnnotationValue: TypeAlias = "int | float | str | tuple[str, ...] | tuple[float, ...]"
@@ -98,18 +100,20 @@ def excluded_names(names: Iterable[str], passes: Sequence[str]) -> tuple[str, ..
     Raises:
         ValueError: a name is unknown.
     """
-    found: set[str] = set()
-    for name in names:
+    names = list(names)
+    for name, advice in unknown_patterns(names, passes):
+        raise ValueError(f"contains {name!r}, which is not a pass that can be excluded: {advice}")
+    said = (name for name in names if name not in IN_PLACE and not why_no_switch(name))
+    return tuple(sorted({meant for name in said for meant in names_meant(name)}))
+
+
+def unknown_patterns(names: Iterable[str], passes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The names that mean nothing in ``passes``, each with advice; none if that is empty."""
+    for name in names if passes else ():
         if name in IN_PLACE or why_no_switch(name):
             continue
-        for meant in names_meant(name):
-            if passes and meant not in passes:
-                advice = did_you_mean(name, passes) or f"choose from {', '.join(passes)}"
-                raise ValueError(
-                    f"contains {name!r}, which is not a pass that can be excluded: {advice}"
-                )
-            found.add(meant)
-    return tuple(sorted(found))
+        if any(meant not in passes for meant in names_meant(name)):
+            yield name, did_you_mean(name, passes) or f"choose from {', '.join(passes)}"
 
 
 def names_without_switch(names: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from popc.popart.build_types import reported_type, supposed_types
 from popc.popart.errors import popart_exception
 from popc.popart.node_attributes import AttributeValue, write_attribute
 
-__all__ = ["GraphModel"]
+__all__ = ["GraphModel", "scalar_losses"]
 
 _IR_VERSION: Final = 4  # PopART's
 _GRAPHS: Final = count()
@@ -306,3 +306,14 @@ def _write_type(info: onnx.ValueInfoProto, type_: InferredType) -> None:
 def _spaced(sizes: Iterable[int]) -> str:
     """Sizes as PopART prints them: ``[2 3]``."""
     return f"[{' '.join(map(str, sizes))}]"
+
+
+def scalar_losses(model: onnx.ModelProto, base: str) -> dict[str, str]:
+    """Names of losses that are scalars already, and what they are."""
+    types = GraphModel(None, model, base)
+    nodes = (node for node in model.graph.node if node.op_type == "IdentityLoss")
+    return {
+        node.output[0]: node.input[0]
+        for node in nodes
+        if (type_ := types.type_of(node.input[0])) is not None and not type_.shape
+    }

@@ -20,6 +20,7 @@ from popc.popart.errors import (
 )
 from popc.popart.groups import VariableSettings
 from popc.popart.loading import LABELS_OUTSIDE
+from popc.popart.prefixes import SUM_PREFIX
 from popc.popart.stepio import PyWeightsIO, copy_raw
 from popc_runtime import Executable, VariableRole, VariableSpec
 
@@ -54,6 +55,7 @@ class HostWeights:
         self._specs: dict[str, VariableSpec] = {}
         self.host: dict[str, _Array] = {}
         self._unread: dict[str, _Array] = {}  # the state of an optimizer, perhaps
+        self._sums: dict[str, _Array] = {}
         for weight in model.graph.initializer:
             if weight.data_type != _T.STRING:
                 kept = self._unread if weight.name in unused else self.host
@@ -62,10 +64,23 @@ class HostWeights:
             name: self._returned(name, array) for name, array in self.host.items()
         }
 
-    def connect(self, executable: Executable) -> None:
-        """Learn of the variables of a program; state begins as the model or the program has it."""
+    def connect(
+        self, executable: Executable, sums: Mapping[str, str], *, has_state: bool = True
+    ) -> None:
+        """Learn of the variables of a program; state begins as the model or the program has it.
+
+        Args:
+            executable: The program.
+            sums: Tensors that hold the sum of the gradients of a weight, with their dtypes of
+                numpy.  Between steps, when the host may look at them, they are 0.
+            has_state: Whether the state of the optimizer is read and written.
+
+        Raises:
+            popart_exception: the model has another value for a sum.
+        """
         state = executable.state
-        self._specs = {spec.name: spec for spec in state.specs if spec.role in _SENT}
+        sent = _SENT if has_state else (VariableRole.WEIGHT,)
+        self._specs = {spec.name: spec for spec in state.specs if spec.role in sent}
         for name, value in state.read().items():
             if name not in self._specs:
                 continue
@@ -80,6 +95,11 @@ class HostWeights:
             else:
                 self.host[name] = np.broadcast_to(given, shape).copy()
             self.streams[name] = self._returned(name, self.host[name])
+        for name, dtype in sums.items():
+            spec = self._specs.get(name.removeprefix(SUM_PREFIX))
+            if spec is not None:
+                self._sums[name] = np.zeros(spec.host_shape, dtype)
+                _require_zeros(name, self._unread.get(name))
 
     def _mode(self, name: str) -> VariableRetrievalMode:
         known = self._settings.get(name)
@@ -154,7 +174,7 @@ class HostWeights:
             popart_runtime_error: an array has another size.
         """
         for name, array in weights.weights.items():
-            source = self.streams.get(name)
+            source = self.streams.get(name, self._sums.get(name))
             if source is None:
                 continue
             if source.nbytes != array.nbytes:
@@ -170,9 +190,11 @@ class HostWeights:
 
         Raises:
             popart_internal_exception: an array has another shape.
-            popart_exception: it has another size in bytes.
+            popart_exception: it has another size in bytes, or is for a sum and not 0.
         """
         for name, array in weights.weights.items():
+            if name in self._sums:
+                _require_zeros(name, array)
             target = self.host.get(name)
             if target is None:
                 continue
@@ -195,8 +217,12 @@ class HostWeights:
 
         Raises:
             popart_runtime_error: there is no such weight, or it has another type.
+            popart_exception: a sum is not 0.
         """
         for weight in model.graph.initializer:
+            if weight.name in self._sums:
+                _require_zeros(weight.name, onnx.numpy_helper.to_array(weight, folder))
+                continue
             target = self.host.get(weight.name)
             if target is None:
                 if ignore_unknown:
@@ -229,8 +255,8 @@ class HostWeights:
                 if node.attribute[place].name == LABELS_OUTSIDE:
                     del node.attribute[place]
         known = {weight.name: weight for weight in model.graph.initializer}
-        for name in self._specs:
-            value = self._of_groups(name, self.streams[name])
+        values = {name: self._of_groups(name, self.streams[name]) for name in self._specs}
+        for name, value in (values | self._sums).items():
             if name not in known:
                 fill_tensor(model.graph.initializer.add(name=name), value)
             elif known[name].data_location == _T.EXTERNAL:
@@ -267,6 +293,14 @@ class HostWeights:
         shutil.copyfile(old, new)
         for entry in moved:
             entry.value = new
+
+
+def _require_zeros(name: str, value: _Array | None) -> None:
+    if value is not None and value.any():
+        raise popart_exception(
+            f"'{name}' adds up the gradients of a step, and begins as 0 here: it cannot be given "
+            f"other values"
+        )
 
 
 def _write_external(weight: onnx.TensorProto, value: _Array) -> None:

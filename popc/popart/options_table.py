@@ -111,7 +111,7 @@ _CACHE: Final = "the cache of the session"
 _CODELETS: Final = "popc cannot load operators that are compiled for Poplar"
 _NOT_DIVIDED: Final = "every replica keeps them whole"
 _ALL_DIVIDE: Final = "divided among all replicas or not at all, whatever the sharding domain"
-_STREAMS: Final = "variables are always read and written as one"
+_STREAMS: Final = "the session reads and writes the other variables only"
 
 _FLAGS_OFF: Final = (
     _is(
@@ -137,6 +137,8 @@ _FLAGS_OFF: Final = (
         BOOL,
         False,
         _S,
+        disableGradAccumulationTensorStreams=_STREAMS,
+        disableOptimizerStateTensorStreams=_STREAMS,
         dotOpNames=_LISTINGS,
         enableLoadAndOffloadRNGState="getRNGState and setRNGState",
     )
@@ -160,8 +162,6 @@ _FLAGS_OFF: Final = (
         BOOL,
         False,
         _N,
-        disableGradAccumulationTensorStreams=_STREAMS,
-        disableOptimizerStateTensorStreams=_STREAMS,
         enableNonStableSoftmax=_STABLE,
         exportPoplarComputationGraph=_NO_POPLAR,
         exportPoplarVertexGraph=_NO_POPLAR,

@@ -7,6 +7,7 @@ from typing import Final
 
 __all__ = [
     "RESERVED",
+    "SUM_PREFIX",
     "reservedAccl1Prefix",
     "reservedAccl2Prefix",
     "reservedAccl3Prefix",
@@ -60,6 +61,8 @@ __all__ = [
     "reserved_prefix_of",
 ]
 
+SUM_PREFIX: Final = "Accum___"
+
 # Reserved...Prefix functions: what stands for the dots, and the prefix.
 _SINGLE: Final = {
     "Accl": "Accl___",
@@ -69,7 +72,7 @@ _SINGLE: Final = {
     "AcclFinalOut": "AcclOutOfAcclUpdate___",
     "AcclToReduce": "AcclIntoReduce___",
     "AcclToUpdate": "AcclIntoUpdate___",
-    "Accum": "Accum___",
+    "Accum": SUM_PREFIX,
     "AdamUpdater": "AdamUpdater___",
     "AutomaticLossScale": "AutomaticLossScaleProxy___",
     "FinalReducedGrad": "FinalReducedGradient___",

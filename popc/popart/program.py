@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import popc_runtime
@@ -50,7 +50,7 @@ class Program:
     """A model with everything that is fixed about it, as far as it has been compiled.
 
     Attributes:
-        loaded: The model.
+        read: Gives the model, when it is compiled.
         options: The options of popc.
         anchors: The tensors that are returned.
         training: How it is trained, if it is.
@@ -58,7 +58,7 @@ class Program:
         listings: The drawings that are made on the way.
     """
 
-    loaded: LoadedModel
+    read: Callable[[], LoadedModel]
     options: Options
     anchors: Sequence[str]
     training: TrainingSettings | None
@@ -72,10 +72,9 @@ class Program:
         """The program whose graph is not edited any more."""
         if self._transformed is None:
             outputs = () if self.training else tuple(self.anchors)
-            request = CompileRequest(
-                self.loaded, self.options, outputs=outputs, training=self.training
-            )
-            self._transformed = transform_program(request, self.loaded, self._watch)
+            loaded = self.read()
+            request = CompileRequest(loaded, self.options, outputs=outputs, training=self.training)
+            self._transformed = transform_program(request, loaded, self._watch)
         return self._transformed
 
     @property

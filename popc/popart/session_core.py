@@ -27,6 +27,7 @@ from popc.popart.host_weights import HostWeights
 from popc.popart.loading import load_model
 from popc.popart.logger import log
 from popc.popart.option_enums import SyntheticDataMode
+from popc.popart.prefixes import SUM_PREFIX
 from popc.popart.session_options import picks_samples
 from popc.popart.session_setup import Setup
 from popc.popart.step_checks import check_counts
@@ -124,7 +125,8 @@ class SessionCore:
 
         Raises:
             OutOfMemoryException: the program does not fit.
-            popart_exception: the device cannot be attached to.
+            popart_exception: the device cannot be attached to, or the model has values for what
+                begins as 0.
         """
         options = self._setup.options
         with popart_errors():
@@ -134,7 +136,8 @@ class SessionCore:
         if not options.compileEngine:
             return
         self._executable = executable
-        self._weights.connect(executable)
+        with_state = not options.disableOptimizerStateTensorStreams
+        self._weights.connect(executable, self._sums(), has_state=with_state)
         self._is_prepared, self._is_loaded = True, False
         if loadEngine:
             self.loadEngineAndConnectStreams()
@@ -171,6 +174,14 @@ class SessionCore:
         return self._executable
 
     # -- weights ---------------------------------------------------------------------------------
+
+    def _sums(self) -> dict[str, str]:
+        """Tensors that add up the gradients of a weight, if the host may see them, with dtypes."""
+        setup = self._setup
+        if setup.options.disableGradAccumulationTensorStreams:
+            return {}
+        names = sorted(name for name in setup.ids() if name.startswith(SUM_PREFIX))
+        return {name: setup.info(name).data_type_lcase() for name in names}
 
     def weightsFromHost(self) -> None:
         """Send all variables to the device.

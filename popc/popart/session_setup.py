@@ -32,7 +32,7 @@ from popc.popart.errors import (
     popart_runtime_error,
     poplar_exception,
 )
-from popc.popart.graph_model import GraphModel
+from popc.popart.graph_model import scalar_losses
 from popc.popart.groups import VariableSettings
 from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
@@ -207,19 +207,23 @@ class Setup:
         if self.optimizer is not None:
             table = self.optimizer_table()
             training = training_of(self.model, self.loss, table, self.unused_weights)
-        loaded = on_one_replica(self.loaded, self.shared, self.sizes.replicas)
-        loaded = as_popart_reads(loaded, self.options)
-        self._program = Program(loaded, settings, self.flow.anchors(), training)
+        self._program = Program(self._read, settings, self.flow.anchors(), training)
         folder = folder_of(self.options, self.device)
         if not folder:
             self._compile()
             return
-        with claimed(folder, self._key()) as held:
-            self._saved = find_program(folder, self._key())
+        parts = self._parts()  # it takes a look at every node
+        key = key_of(parts)
+        with claimed(folder, key) as held:
+            self._saved = find_program(folder, key)
             if self._saved is None:
                 self._compile()
-                kept = folder if held else ""
-                keep_program(kept, self._to_save(self.archive()), self._parts())
+                keep_program(folder if held else "", self._to_save(self.archive(), key), parts)
+
+    def _read(self) -> LoadedModel:
+        """The model as popc is to compile it."""
+        loaded = on_one_replica(self.loaded, self.shared, self.sizes.replicas)
+        return as_popart_reads(loaded, self.options)
 
     def _compile(self) -> None:
         assert self._program is not None
@@ -301,18 +305,9 @@ class Setup:
         """The ops in the order in which they run, as JSON."""
         program = self._program
         assert program is not None
-        losses = {} if self.patterns.isPatternEnabled(_AGAIN) else self._same_losses()
+        again = self.patterns.isPatternEnabled(_AGAIN)
+        losses = {} if again else scalar_losses(self.model, self.base)
         return serialized_ir(program.orders(), program.planned().graph, self.options, losses)
-
-    def _same_losses(self) -> dict[str, str]:
-        """Names of losses that are scalars already, and what they are."""
-        types = GraphModel(None, self.model, self.base)
-        nodes = (node for node in self.model.graph.node if node.op_type == "IdentityLoss")
-        return {
-            node.output[0]: node.input[0]
-            for node in nodes
-            if (type_ := types.type_of(node.input[0])) is not None and not type_.shape
-        }
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -335,10 +330,10 @@ class Setup:
         device = self.device
         return f"{device.numIpus} {device.tilesPerIPU} {device.ipuVersion}"
 
-    def _to_save(self, archive: bytes) -> SavedProgram:
+    def _to_save(self, archive: bytes, key: str) -> SavedProgram:
         infos = {name: self.info(name) for name in self.ids()}
         return SavedProgram(
-            self._key(), archive, {n: (info.data_type(), info.shape()) for n, info in infos.items()}
+            key, archive, {n: (info.data_type(), info.shape()) for n, info in infos.items()}
         )
 
     def save(self, path: Path) -> None:
@@ -347,7 +342,7 @@ class Setup:
         Raises:
             PopcError: it cannot be compiled, or not be written.
         """
-        saved = self._saved if self._saved is not None else self._to_save(self.archive())
+        saved = self._saved or self._to_save(self.archive(), self._key())
         write_program(path, saved)
 
     def load(self, path: Path) -> None:

@@ -87,6 +87,10 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise OptionError(
             f"the target {os.fspath(path)} is not a TOML file: {error}", subject="target"
         ) from error
+    except ValueError as error:  # NUL in the path
+        raise OptionError(
+            f"cannot read the target {os.fspath(path)!r}: {error}", subject="target"
+        ) from error
 
 
 def parse_target(data: Mapping[str, Any], where: str) -> Target:

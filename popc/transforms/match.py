@@ -9,6 +9,7 @@ import numpy as np
 
 from popc.ir import Graph, Op, Tensor
 from popc_runtime.format import Array, DType
+from popc_runtime.kernels.core.preparation import as_stored, floats_of
 
 __all__ = [
     "are_moderate",
@@ -51,18 +52,21 @@ def scalar_value(tensor: Tensor | None) -> float | None:
     """The value of a constant of one element."""
     if tensor is None or tensor.data is None or tensor.type.size != 1:
         return None
-    if tensor.type.dtype.storage.kind == "u" and tensor.type.dtype.is_float:  # bfloat16 bits
-        return None
-    return float(tensor.data.reshape(()).item())
+    return float(floats_of(tensor.data, tensor.type.dtype).item())
 
 
 def is_scalar(tensor: Tensor | None, value: float) -> bool:
-    """True if ``tensor`` is a constant of one element that is ``value`` up to its rounding."""
+    """True if ``tensor`` is a constant of one element that is ``value`` as its type rounds it.
+
+    Of float32 and wider types the last digits may differ: exporters compute constants in them.
+    """
     found = scalar_value(tensor)
     if found is None or tensor is None:
         return False
-    tolerance = 1e-15 if tensor.type.dtype is DType.FLOAT64 else 1e-6
-    return isclose(found, value, rel_tol=tolerance)
+    dtype = tensor.type.dtype
+    if dtype in (DType.FLOAT16, DType.BFLOAT16):
+        return found == float(floats_of(as_stored(value, dtype), dtype))
+    return isclose(found, value, rel_tol=1e-15 if dtype is DType.FLOAT64 else 1e-6)
 
 
 def is_exactly(tensor: Tensor | None, value: float) -> bool:

@@ -21,7 +21,7 @@ __all__ = ["RecogniseAttention"]
 # [batch, heads, length, width].
 _SWAP_LAST = (0, 1, 3, 2)
 _HEADS_LAST = (0, 2, 1, 3)
-_DTYPES = (DType.FLOAT32, DType.FLOAT64)
+_DTYPES = (DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)
 
 
 @dataclass(frozen=True)

@@ -94,60 +94,81 @@ class _Cutter:
         self._op = op
         self._cut = cut
         self._settings = replace(op.settings, cut=None)
+        narrow = op.output.type.dtype in (DType.FLOAT16, DType.BFLOAT16)
+        self._wide = cut.keep_precision and narrow
 
     def result(self) -> Tensor:
-        """The result of the product."""
+        """The result of the product.
+
+        To keep precision parts are cast, and what all parts share is cast once: then sums over
+        parts, of the product or of the gradient of what they share, are of float32.
+        """
         (rows, left_depth), (right_depth, columns) = _axes(self._op)
         a, b, c = self._op.operand(0), self._op.operand(1), self._op.optional(2)
         match self._cut.mode:
             case "input_channels":
-                parts = zip(self._parts(a, rows), repeat(b), self._offsets(c, -2), strict=False)
+                parts = zip(
+                    self._parts(a, rows),
+                    repeat(self._widened(b)),
+                    self._offsets(c, -2),
+                    strict=False,
+                )
                 return self._joined([self._product(*part) for part in parts], -2)
             case "output_channels":
-                parts = zip(repeat(a), self._parts(b, columns), self._offsets(c, -1), strict=False)
+                parts = zip(
+                    repeat(self._widened(a)),
+                    self._parts(b, columns),
+                    self._offsets(c, -1),
+                    strict=False,
+                )
                 return self._joined([self._product(*part) for part in parts], -1)
             case _:
-                return self._summed(self._parts(a, left_depth), self._parts(b, right_depth), c)
+                wide = None if c is None else self._widened(c)
+                return self._summed(self._parts(a, left_depth), self._parts(b, right_depth), wide)
 
     def _parts(self, tensor: Tensor, axis: int) -> Sequence[Tensor]:
         size = tensor.type.shape[axis] // self._cut.factor
         split = (size,) * self._cut.factor
         attributes: AttributeMap = {"axis": tensor.type.rank + axis, "split": split}
-        return build(self._graph, "Split", [tensor], attributes, settings=self._settings).outputs
+        parts = build(self._graph, "Split", [tensor], attributes, settings=self._settings).outputs
+        return [self._widened(part) for part in parts]
+
+    def _widened(self, tensor: Tensor) -> Tensor:
+        return self._emit("Cast", [tensor], to=DType.FLOAT32.value) if self._wide else tensor
+
+    def _narrowed(self, tensor: Tensor) -> Tensor:
+        kept = self._op.output.type.dtype
+        return self._emit("Cast", [tensor], to=kept.value) if self._wide else tensor
 
     def _offsets(self, offset: Tensor | None, axis: int) -> Sequence[Tensor | None]:
         """The operand C of a Gemm for each part; it is cut unless it is repeated along ``axis``."""
-        if offset is None or offset.type.rank < -axis or offset.type.shape[axis] == 1:
-            return [offset] * self._cut.factor
+        if offset is None:
+            return [None] * self._cut.factor
+        if offset.type.rank < -axis or offset.type.shape[axis] == 1:
+            return [self._widened(offset)] * self._cut.factor
         return self._parts(offset, axis)
 
-    def _product(
-        self, a: Tensor, b: Tensor, offset: Tensor | None, *, wide: bool = False
-    ) -> Tensor:
+    def _product(self, a: Tensor, b: Tensor, offset: Tensor | None) -> Tensor:
         attributes = dict(self._op.attributes)
-        operands = [a, b] if offset is None else [a, b, offset]
-        if wide:
+        if self._wide:
             attributes.pop(PARTIALS, None)
-            operands = [
-                self._emit("Cast", [operand], to=DType.FLOAT32.value) for operand in operands
-            ]
+        operands = [a, b] if offset is None else [a, b, offset]
         return build(
             self._graph, self._op.op_type, operands, attributes, settings=self._settings
         ).output
 
     def _joined(self, parts: Sequence[Tensor], axis: int) -> Tensor:
-        return self._emit("Concat", parts, axis=parts[0].type.rank + axis)
+        narrow = [self._narrowed(part) for part in parts]
+        return self._emit("Concat", narrow, axis=narrow[0].type.rank + axis)
 
     def _summed(
         self, left: Sequence[Tensor], right: Sequence[Tensor], offset: Tensor | None
     ) -> Tensor:
         """Added up one after the other, so that no more than two parts live at a time."""
-        dtype = left[0].type.dtype
-        wide = self._cut.keep_precision and dtype in (DType.FLOAT16, DType.BFLOAT16)
-        total = self._product(left[0], right[0], offset, wide=wide)
+        total = self._product(left[0], right[0], offset)
         for a, b in zip(left[1:], right[1:], strict=True):
-            total = self._emit("Add", [total, self._product(a, b, None, wide=wide)])
-        return self._emit("Cast", [total], to=dtype.value) if wide else total
+            total = self._emit("Add", [total, self._product(a, b, None)])
+        return self._narrowed(total)
 
     def _emit(self, op_type: str, inputs: Sequence[Tensor], **attributes: int | str) -> Tensor:
         return build(self._graph, op_type, inputs, {**attributes}, settings=self._settings).output

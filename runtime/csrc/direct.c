@@ -38,7 +38,12 @@ typedef struct {
 
 static int read_dims(Port *port, PyObject *shape) {
     const Py_ssize_t rank = PyTuple_Size(shape);
-    if (rank < 0 || !(port->dims = PyMem_Calloc((size_t)rank + 1, sizeof(Py_ssize_t)))) return -1;
+    if (rank < 0) return -1;
+    port->dims = PyMem_Calloc((size_t)rank + 1, sizeof(Py_ssize_t));
+    if (!port->dims) {
+        PyErr_NoMemory();
+        return -1;
+    }
     port->rank = (int)rank;
     for (Py_ssize_t axis = 0; axis < rank; axis++) {
         port->dims[axis] = PyLong_AsSsize_t(PyTuple_GetItem(shape, axis));
@@ -81,7 +86,10 @@ static int read_ports(DirectObject *direct, PyObject *inputs, PyObject *outputs)
     }
     direct->ports = PyMem_Calloc((size_t)count + 1, sizeof(Port));
     direct->by_step = PyMem_Calloc((size_t)count + 1, sizeof(Py_ssize_t));
-    if (!direct->ports || !direct->by_step) return -1;
+    if (!direct->ports || !direct->by_step) {
+        PyErr_NoMemory();
+        return -1;
+    }
     direct->count = count;
     for (Py_ssize_t step = 0; step < count; step++) direct->by_step[step] = -1;
     for (Py_ssize_t number = 0; number < count; number++) {

@@ -43,6 +43,16 @@ enum { FAMILY_BITS = 10 };
 // NULL if there is none.
 const Kernel *find_kernel(const Kernel *const *families, int64_t number);
 
+// For loops of a chunk that may be long: whether to leave the rest, asked after `work` steps more.
+// `done` counts those since somebody was asked last.
+static inline bool is_stopped_after(int64_t work, int64_t *done) {
+    enum { BETWEEN = 1 << 18 };  // steps, which take some 100 microseconds at most
+    *done += work;
+    if (*done < BETWEEN) return false;
+    *done = 0;
+    return pool_is_stopped();
+}
+
 static inline void share_chunks(const Run *run, int64_t count, ChunkFn work, void *context) {
     pool_run(run->threads, count, work, context);
 }

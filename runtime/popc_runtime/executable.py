@@ -71,6 +71,7 @@ class Executable(Runnable):
         timeout: float | None = None,
         guard: Callable[[], None] | None = None,
         share: ReplicaShare | None = None,
+        host_calls: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         start = perf_counter()
         self.recipe, self.share = recipe, share
@@ -79,7 +80,7 @@ class Executable(Runnable):
         inputs, outputs = stream_names(manifest)
         self._ends = {name: SwitchedInput() for name in inputs if name not in self._synthetic}
         self._takers = {name: SwitchedOutput() for name in outputs}
-        ports = Ports({**self._ends, **self._synthetic}, self._takers)
+        ports = Ports({**self._ends, **self._synthetic}, self._takers, host_calls or {})
         watch = RunWatch()
         watch.begin(nanoseconds_of(timeout))
         self._engine = make_engine(

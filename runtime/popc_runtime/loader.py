@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from popc_runtime.custom import require_operators
 from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
@@ -18,8 +18,9 @@ from popc_runtime.format import (
     ProgramImage,
     blob_of_program,
     decode_program,
+    require_host_calls,
 )
-from popc_runtime.ground.hints import TYPE_CHECKING
+from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.native import fast_sha256
 from popc_runtime.process.stale import remove_stale
 from popc_runtime.process.threads import chosen_threads
@@ -48,6 +49,7 @@ def load(
     copy_weights: bool = False,
     require_signature: Keys | None = None,
     group: Group | None = None,
+    host_calls: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Executable:
     """Load an archive.
 
@@ -75,6 +77,8 @@ def load(
             signed the archive, in the file of its name with ``.sig`` added (`popc sign`).
         group: The processes that divide the replicas of the archive among themselves, as
             `popc_runtime.groups.join` gives them; all of them load it.
+        host_calls: The functions that the program calls on the host (``Manifest.host_calls``), by
+            name.  Each takes read-only arrays and gives an array, or several in a list or tuple.
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
@@ -83,7 +87,8 @@ def load(
         ResourceError: the file cannot be read, or there is not enough memory.
         DeviceError: the program computes its weights at load time, and that failed, or took longer
             than ``timeout``.
-        UsageError: ``source`` is nothing that could be an archive, the number of threads is not
+        UsageError: ``host_calls`` are not those that the program calls, ``source`` is nothing that
+            could be an archive, the number of threads is not
             positive or too large, a check, an engine or limits of that name do not exist,
             ml_dtypes is missing, or the processes of ``group`` cannot divide the replicas, or
             differ in what they load.
@@ -99,6 +104,7 @@ def load(
         "timeout": timeout,
         "copy_weights": copy_weights,
         "require_signature": require_signature,
+        "host_calls": host_calls,
     }
     numbers = _wants_numbers(bfloat16)
     with (
@@ -109,6 +115,7 @@ def load(
     ):
         image = decode_program(archive.read("program"), limits)
         _check_image(archive.manifest, image, limits, weights.data.nbytes, group)
+        require_host_calls(archive.manifest.host_calls, host_calls or {})
         seed = archive.manifest.seed if seed is None else seed
         manifest, share = archive.manifest, None
         if group is not None:
@@ -129,6 +136,7 @@ def load(
             guard=weights.guard,
             recipe=None if group else Recipe(load, _tidied(source), archive.digest, settings),
             share=share,
+            host_calls=host_calls,
         )
         if group is not None:
             group.agree("the engine that computes", {"engine": executable.engine})

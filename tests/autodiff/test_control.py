@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from popc_runtime.format import Array
 from tests.support.graph_gradients import check_graph_gradients, with_gradients
 from tests.support.oracles import import_graph
 from tests.support.pipeline import Program
+from tests.support.recorded import Answers, Pytorch
 
 _HEADER = '<ir_version: 10, opset_import: ["" : 22]>'
 
@@ -208,8 +208,7 @@ def test_a_scan_and_its_unrolled_form() -> None:
         np.testing.assert_allclose(looped[name], expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
-def test_a_scan_in_torch() -> None:
+def _scan_in_torch() -> Answers:
     import torch
 
     weights, feeds = _rnn_data()
@@ -220,10 +219,13 @@ def test_a_scan_in_torch() -> None:
         h = torch.tanh(x[t] @ w + h @ u)
         loss = loss + (h * h * torch.from_numpy(weights["ys"][t])).sum()
     (loss + (h * torch.from_numpy(weights["h"])).sum()).backward()
-    ours = _gradients(_RNN, weights, feeds)
-    for name, operand in operands.items():
-        assert operand.grad is not None
-        np.testing.assert_allclose(ours[f"d_{name}"], operand.grad.numpy(), rtol=1e-9, atol=1e-12)
+    return {name: operand.grad.numpy() for name, operand in operands.items()}
+
+
+def test_a_scan_in_torch(pytorch: Pytorch) -> None:
+    ours = _gradients(_RNN, *_rnn_data())
+    for name, expected in pytorch(_scan_in_torch).items():
+        np.testing.assert_allclose(ours[f"d_{name}"], expected, rtol=1e-9, atol=1e-12)
 
 
 def test_what_a_recurrent_network_keeps_and_repeats() -> None:

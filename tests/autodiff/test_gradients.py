@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Final
 
 import pytest
@@ -41,7 +40,9 @@ from tests.support.gradients import (
     check_against_torch,
     check_in_float32,
     check_strided,
+    torch_gradients,
 )
+from tests.support.recorded import Pytorch
 
 _FAMILIES: Final = (
     cases_activation,
@@ -99,7 +100,6 @@ def test_strided_operands(case: Case) -> None:
     check_strided(case)
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 @pytest.mark.parametrize("case", _IN_TORCH, ids=str)
-def test_torch(case: Case) -> None:
-    check_against_torch(case)
+def test_torch(case: Case, pytorch: Pytorch) -> None:
+    check_against_torch(case, pytorch(lambda: torch_gradients(case)))

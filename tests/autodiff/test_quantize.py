@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -14,12 +13,11 @@ from popc.ops.build import build
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from tests.support.oracles import run_graph
+from tests.support.recorded import Answers, Pytorch
 
 _RNG: Final = np.random.default_rng(9)
 _X: Final = _RNG.normal(size=(4, 6)).astype(np.float32) * 2
 _WEIGHTS: Final = _RNG.normal(size=(4, 6)).astype(np.float32)
-
-_needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 
 
 def _pair(
@@ -42,7 +40,7 @@ def _pair(
     return y, of_x, of_scale
 
 
-def _learnable(x: Array, scale: Array, zero: Array, axis: int | None) -> list[Array]:
+def _learnable(x: Array, scale: Array, zero: Array, axis: int | None) -> Answers:
     import torch
 
     operand, factor = (torch.from_numpy(a.copy()).requires_grad_() for a in (x, scale))
@@ -58,26 +56,26 @@ def _learnable(x: Array, scale: Array, zero: Array, axis: int | None) -> list[Ar
     (y * torch.from_numpy(_WEIGHTS)).sum().backward()
     assert operand.grad is not None
     assert factor.grad is not None
-    return [y.detach().numpy(), operand.grad.numpy(), factor.grad.numpy()]
+    return {"y": y.detach().numpy(), "x": operand.grad.numpy(), "scale": factor.grad.numpy()}
 
 
-@_needs_torch
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-def test_one_scale(dtype: Any) -> None:
+def test_one_scale(dtype: Any, pytorch: Pytorch) -> None:
     scale, zero = np.array([0.02], np.float32), np.array([3], dtype)
     actual = _pair(_X, scale, zero, {"axis": 0, "block_size": 0})
-    for mine, theirs in zip(actual, _learnable(_X, scale, zero, None), strict=True):
+    expected = pytorch(lambda: _learnable(_X, scale, zero, None))
+    for mine, theirs in zip(actual, expected.values(), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
-@_needs_torch
 @pytest.mark.parametrize("axis", [0, 1])
-def test_scales_of_an_axis(axis: int) -> None:
+def test_scales_of_an_axis(axis: int, pytorch: Pytorch) -> None:
     count = _X.shape[axis]
     scale = np.linspace(0.01, 0.05, count, dtype=np.float32)
     zero = np.arange(count, dtype=np.int8)
     actual = _pair(_X, scale, zero, {"axis": axis, "block_size": 0})
-    for mine, theirs in zip(actual, _learnable(_X, scale, zero, axis), strict=True):
+    expected = pytorch(lambda: _learnable(_X, scale, zero, axis))
+    for mine, theirs in zip(actual, expected.values(), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
 
 

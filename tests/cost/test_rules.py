@@ -21,6 +21,7 @@ from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.fuse_byte_epilogues import FuseByteEpilogues
 from popc_runtime.format import DType
+from popc_runtime.kernels.core.preparation import as_stored
 from tests.autodiff import test_gradients
 from tests.support import gradients
 from tests.support.gradients import Case
@@ -151,6 +152,29 @@ def test_half_precision_is_faster() -> None:
         one_node_model("MatMul", [operand.astype(np.float16) for operand in inputs], {}, opset=22)
     )
     assert half.cycles.compute < 0.7 * single.cycles.compute
+
+
+@pytest.mark.parametrize(
+    ("exponent", "names"),
+    [
+        (2.0, ["square"]),
+        (3.0, ["square", "add"]),
+        (5.0, ["square", "square", "add"]),
+        (-2.0, ["square", "inverse"]),
+        (0.5, ["sqrt"]),
+        (2.5, ["power"]),
+        (17.0, ["power"]),
+        (0.0, ["power"]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.FLOAT32, DType.BFLOAT16])
+def test_small_powers_are_products(exponent: float, names: list[str], dtype: DType) -> None:
+    small = SmallGraph()
+    x = small.input(64, 64, dtype=dtype)
+    small.output(small("Pow", x, small.constant(as_stored(exponent, dtype), dtype)))
+    schedule = build_schedule(small.graph)
+    report = estimate_costs(small.graph, schedule, plan_memory(small.graph, schedule), _TARGET)
+    assert [phase.name for phase in report.ops[0].phases] == names
 
 
 def test_settings_by_pattern() -> None:

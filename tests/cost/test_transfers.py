@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 import popc
 from popc.cost import CostReport
 from popc.cost.rules.host import _POLL_SECONDS
+from tests.placement.networks import ADAM, on_chips
 
 _BATCHES = 5
 _SIDE = 512
@@ -135,3 +136,23 @@ def test_memory_of_io_tiles() -> None:
     assert 6 * buffer <= live <= 8 * buffer
     plain = _estimate(_model(1), num_io_tiles=64).memory[0]
     assert max(plain.peak[compute:]) == min(plain.always_live)
+
+
+def test_merged_transfers_of_several_chips_take_the_time_of_the_slowest() -> None:
+    """Overlapping orders of the updates put those of all chips side by side."""
+
+    def cycles(schedule: str, *, merges: bool = True) -> int:
+        options: dict[str, Any] = {
+            "accumulation_factor": 4,
+            "enable_merge_exchange": merges,
+            "enable_pipelining": True,
+            "num_ipus": 2,
+            "optimizer_state_tensor_location": {"storage": "off_chip"},
+            "virtual_graph_mode": "manual",
+            "accumulate_outer_fragment_schedule": schedule,
+        }
+        return popc.estimate(on_chips(4, 2), train=ADAM, options=options).cycles.total
+
+    serial, overlapping = cycles("serial"), cycles("overlap_cycle_optimized")
+    assert overlapping < serial
+    assert cycles("overlap_cycle_optimized", merges=False) == cycles("serial", merges=False)

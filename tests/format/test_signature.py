@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -18,7 +19,10 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_pem_private_key,
 )
+from securesystemslib.dsse import Envelope
+from securesystemslib.signer import CryptoSigner
 
 import popc
 import popc_runtime
@@ -32,13 +36,14 @@ _KINDS: dict[str, Callable[[], Any]] = {
     "ecdsa": lambda: ec.generate_private_key(ec.SECP256R1()),
     "rsa": lambda: rsa.generate_private_key(65537, 2048),
 }
+_OTHER_KINDS: dict[str, Callable[[], Any]] = {"ed448": ed448.Ed448PrivateKey.generate}
 
 
 def _keys(
     folder: Path, name: str, kind: str = "ed25519", passphrase: bytes = b""
 ) -> tuple[Path, Path]:
     """A private and a public key."""
-    key = _KINDS[kind]()
+    key = {**_KINDS, **_OTHER_KINDS}[kind]()
     how: KeySerializationEncryption = (
         BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
     )
@@ -134,6 +139,22 @@ def _other_signature(envelope: dict[str, Any]) -> None:
     envelope["signatures"][0]["sig"] = base64.b64encode(signature).decode()
 
 
+def _other_statement(private: Path, archive: Path) -> None:
+    """Sign, with the same key, that a test of the archive has failed."""
+    path = signature_path(archive)
+    statement = json.loads(base64.b64decode(json.loads(path.read_bytes())["payload"]))
+    statement["predicateType"] = "https://in-toto.io/attestation/test-result/v0.1"
+    key: Any = load_pem_private_key(private.read_bytes(), None)
+    envelope = Envelope(json.dumps(statement).encode(), "application/vnd.in-toto+json", {})
+    envelope.sign(CryptoSigner(key))
+    path.write_text(json.dumps(envelope.to_dict()))
+
+
+def _pipe(archive: Path, other: Path) -> None:
+    _strip(archive, other)
+    os.mkfifo(signature_path(archive))
+
+
 def _none(envelope: dict[str, Any]) -> None:
     envelope["signatures"] = []
 
@@ -151,6 +172,8 @@ _ATTACKS: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "no signatures": (_edit(_none), "is signed, but not by a key that is required"),
     "no envelope": (_write(b"{}"), "is not a DSSE envelope"),
     "no JSON": (_write(b"\xff"), "is not a DSSE envelope"),
+    "too large": (_write(b" " * (1 << 20 | 1)), "is too large for signatures"),
+    "a pipe": (_pipe, "model.popx.sig is not a regular file"),
     "nested": (_write(b"[" * 100_000), "is not a DSSE envelope"),
     "a list": (_write(b'{"payload": 1, "payloadType": [], "signatures": 3}'), "is not a DSSE"),
 }
@@ -173,6 +196,14 @@ def test_attacks(
     assert run(["check", str(archive), "--signed-by", str(public)]) == 5
     assert message in capsys.readouterr().err
     popc_runtime.load(archive)  # who requires nothing gets what there is
+
+
+def test_another_statement_of_the_same_key(archive: Path, tmp_path: Path) -> None:
+    private, public = _keys(tmp_path, "own")
+    sign_archive(archive, private)
+    _other_statement(private, archive)
+    with pytest.raises(SignatureError, match="is that of another archive"):
+        popc_runtime.load(archive, require_signature=public)
 
 
 def test_a_foreign_signature(archive: Path, tmp_path: Path) -> None:
@@ -204,8 +235,15 @@ def test_what_users_get_wrong(archive: Path, tmp_path: Path) -> None:
         popc_runtime.load(archive.read_bytes(), require_signature=public)
     with pytest.raises(UsageError, match="no key is given"):
         popc_runtime.load(archive, require_signature=[])
-    with pytest.raises(ResourceError, match="cannot read"):
-        popc_runtime.load(archive, require_signature=tmp_path / "none")
+    for path in (tmp_path / "none", "a\0b"):
+        with pytest.raises(ResourceError, match="cannot read"):
+            popc_runtime.load(archive, require_signature=path)
+    for wrong in (3, b"own.pub", [None]):
+        with pytest.raises(UsageError, match="takes the path of a public key, or several, not"):
+            popc_runtime.load(archive, require_signature=wrong)  # type: ignore[arg-type]
+    other, _ = _keys(tmp_path, "other", "ed448")
+    with pytest.raises(UsageError, match="does not hold a private key"):
+        sign_archive(archive, other)
     assert run(["check", str(public), "--signed-by", str(public)]) != 0
 
 

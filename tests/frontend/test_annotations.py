@@ -174,6 +174,14 @@ def test_what_has_no_effect_is_reported() -> None:
     )
 
 
+def test_patterns_that_do_not_exist_are_reported() -> None:
+    (note,) = popc.compile(_model({"__exclude_patterns": ["simplfy", "join_casts"]})).notes
+    assert note == (
+        "__exclude_patterns: simplfy cannot be excluded (there is none of this name: did you mean "
+        "simplify?): second"
+    )
+
+
 @pytest.mark.parametrize(
     ("said", "settings"),
     [
@@ -204,12 +212,12 @@ def test_memory_of_a_node_is_planned_with() -> None:
 
 
 def test_mistakes_in_the_model_are_listed() -> None:
-    said = {"__schedule_prority": 1.0, "__exclude_patterns": ["simplfy"]}
+    said = {"__schedule_prority": 1.0, "__tile_sets": 0}
     with pytest.raises(ModelError, match="annotations of nodes are wrong") as caught:
         _imported(_model(said))
     listed = "\n".join(caught.value.details)
     assert "did you mean '__schedule_priority'" in listed
-    assert "did you mean simplify?" in listed
+    assert "__tile_sets is not an annotation" in listed
 
 
 def test_mistakes_in_rules_are_listed() -> None:

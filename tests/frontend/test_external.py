@@ -86,8 +86,13 @@ def test_length_may_be_given_and_empty_tensors_need_no_bytes(tmp_path: Path) -> 
         ({"location": "linked/secret"}, "a link that leaves the model's folder"),
         ({"location": "missing"}, "which is not in the model's folder"),
         ({"location": "."}, "which is not in the model's folder"),
+        ({"location": "w\0x"}, "which is no path: embedded null byte"),
+        ({"location": "circle"}, "which is no path: Symlink loop"),
+        ({"location": "w" * 5000}, "which is no path: File name too long"),
         ({}, "without a location"),
         ({"location": "w", "offset": "4"}, "bytes 4 to 16 of 'w', which has only 12"),
+        ({"location": "w", "offset": "9" * 5000}, "the offset of its external data is '999"),
+        ({"location": "w", "offset": "\N{ARABIC-INDIC DIGIT ONE}"}, "the offset of its external"),
         ({"location": "w", "offset": "-4"}, "the offset of its external data is '-4'"),
         ({"location": "w", "offset": "99999999999999999999"}, "which has only 12"),
         ({"location": "w", "length": "8"}, "needs 12 bytes, but its external data has 8"),
@@ -103,6 +108,7 @@ def test_what_external_data_must_not_do(
     (tmp_path / "secret").write_bytes(bytes(12))
     (folder / "out").symlink_to(tmp_path / "secret")
     (folder / "linked").symlink_to(tmp_path)
+    (folder / "circle").symlink_to(folder / "circle")
     with pytest.raises(ModelError, match="tensor 'w'") as caught:
         _weight(folder, _external((3,), **entries))
     assert message in str(caught.value)

@@ -26,7 +26,16 @@ from tests.native.harvest import problems
 from tests.native.panels import in_panels, with_panels
 from tests.native.problems import Problem, known, narrowed
 
-__all__ = ["ADDRESSES", "HEAD", "SIZES", "Sample", "Tensor", "packed_samples", "samples"]
+__all__ = [
+    "ADDRESSES",
+    "HEAD",
+    "SIZES",
+    "Sample",
+    "Tensor",
+    "packed_samples",
+    "samples",
+    "shared_samples",
+]
 
 SIZES: Final = (4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8, 1)  # of elements, by the numbers of types
 HEAD: Final = 4  # words before shape and strides: address, type, whether it is constant, rank
@@ -112,6 +121,23 @@ def packed_samples(library: Library) -> dict[str, list[Sample]]:
         assert record is not None
         found[record.kernel] = [_sample(record, (packed, x, out))]
     return found
+
+
+def shared_samples(library: Library) -> dict[str, list[Sample]]:
+    """A record of few rows through a long tree many times: trees, not rows, are shared out."""
+    questions, times = 31, 128
+    leaves = np.arange(questions + 1, dtype=np.int32)
+    children = np.full(2 * questions + 1, -1, np.int32)
+    children[0:-1:2], children[1::2], children[-1] = 2 * leaves[1:], -1 - leaves[:-1], ~leaves[-1]
+    thresholds = np.where(children > 0, np.float32(0.5), np.float32(0))
+    starts = np.arange(questions + 2, dtype=np.int32)
+    tables = [np.zeros_like(children), thresholds, children, np.zeros(times, np.int32)]
+    operands = [_floats(5, 1), *tables, starts, leaves % 2, leaves.astype(np.float32)]
+    attributes = {"n_targets": 2, "aggregate": "SUM"}
+    binding = bound(operands, [np.empty((5, 2), np.float32)], attributes, tuple(range(1, 8)))
+    record = encode("TreeEnsemble", binding, library.numbers)
+    assert record is not None
+    return {record.kernel: [_sample(record, binding)]}
 
 
 def _found(library: Library) -> Iterator[tuple[Record, object]]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
+from popc_runtime.kernels import matmul
 from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
 from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_kernel, run_op
 
@@ -58,6 +59,25 @@ def test_integers_are_exact() -> None:
     left = np.array([[2**31 - 1, 2**62]], np.int64)
     (actual,) = run_op("MatMul", [left, np.array([[2**31 - 1], [1]], np.int64)])
     assert actual.item() == (2**31 - 1) ** 2 + 2**62
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((9, 4), (4, 5)), ((7, 2, 4), (4, 5)), ((1, 9, 4), (7, 4, 5)), ((7, 3, 4), (1, 4, 5))],
+)
+def test_what_is_multiplied_without_blas_is_cut_into_calls(
+    a: tuple[int, ...], b: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a run can be stopped between them."""
+    monkeypatch.setattr(matmul, "_MOST_PLAIN", 20)
+    left, right = _RNG.integers(-9, 9, a), _RNG.integers(-9, 9, b)
+    expected: Array = left @ right
+    out = np.empty_like(expected)
+    calls = list(matmul._multiply(left, right, out))
+    assert len(calls) > 6
+    for call in calls:
+        call()
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_bfloat16() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -10,8 +9,7 @@ import pytest
 
 from popc_runtime.format import Array
 from tests.optimizers.network import STEPS, gradients, initial_weights, train
-
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+from tests.support.recorded import Pytorch
 
 # popc's settings; PyTorch's class and arguments
 _CASES: Final[dict[str, tuple[dict[str, Any], str, dict[str, Any]]]] = {
@@ -147,10 +145,10 @@ def _shown(value: object) -> str:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("case", "settings"), _RUNS, ids=_shown)
-def test_same_weights(case: str, settings: dict[str, Any], dtype: Any) -> None:
+def test_same_weights(case: str, settings: dict[str, Any], dtype: Any, pytorch: Pytorch) -> None:
     _, name, arguments = _CASES[case]
     trained = train(settings, dtype=dtype).weights
     tolerance = 1e-5 if dtype == np.float32 else 1e-10
-    for weight, expected in _torch(name, arguments, dtype).items():
+    for weight, expected in pytorch(lambda: _torch(name, arguments, dtype)).items():
         assert trained[weight].dtype == dtype
         np.testing.assert_allclose(trained[weight], expected, rtol=tolerance, atol=tolerance / 10)

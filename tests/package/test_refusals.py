@@ -14,7 +14,15 @@ from onnx import TensorProto, helper, numpy_helper
 import popc
 import popc_runtime
 from popc.cli.main import run
-from popc_runtime.errors import DeviceError, InputMismatchError, ModelError, PopcError, UsageError
+from popc_runtime.errors import (
+    DeviceError,
+    InputMismatchError,
+    ModelError,
+    OptionError,
+    PopcError,
+    ResourceError,
+    UsageError,
+)
 
 
 def _model(nodes: list[Any], shape: list[int], outputs: str = "y", **weights: Any) -> Any:
@@ -33,13 +41,23 @@ def _two_results() -> popc_runtime.Executable:
     return popc_runtime.load(popc.compile(_model(nodes, [4], "yz")))
 
 
+def _relu() -> Any:
+    return _model([helper.make_node("Relu", ["x"], ["y"])], [4])
+
+
+def _state() -> Any:
+    return popc_runtime.load(popc.compile(_relu())).state
+
+
 _PATHS: dict[str, Callable[[str], object]] = {
     "load": popc_runtime.load,
+    "compile and load": popc.load,
     "compile": popc.compile,
     "options": popc.make_options,
-    "save": lambda path: popc.compile(_model([helper.make_node("Relu", ["x"], ["y"])], [4])).save(
-        path
-    ),
+    "save": lambda path: popc.compile(_relu()).save(path),
+    "checkpoint": lambda path: _state().save_checkpoint(path),
+    "restore": lambda path: _state().load_checkpoint(path),
+    "cache": lambda path: popc.compile(_relu(), cache=path),
 }
 
 
@@ -48,6 +66,15 @@ _PATHS: dict[str, Callable[[str], object]] = {
 def test_paths_that_no_file_system_takes(use: str, path: str) -> None:
     with pytest.raises(UsageError, match="is not the path of a file"):
         _PATHS[use](path)
+
+
+def test_a_name_that_is_too_long_and_none_at_all() -> None:
+    with pytest.raises(ResourceError, match=r"cannot read .*File name too long"):
+        popc.compile("a" * 5000)
+    with pytest.raises(UsageError, match="'' is not the path of a file"):
+        popc_runtime.load("")
+    with pytest.raises(OptionError, match=r"cannot read the target .*embedded null byte"):
+        popc.compile(_relu(), options={"target": "a\0b.toml"})
 
 
 @pytest.mark.parametrize("option", ["--options", "--train"])

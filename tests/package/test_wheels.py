@@ -18,6 +18,7 @@ import pytest
 
 import popc
 from tests.support.models import affine, expected_affine
+from tools.simple_index import write_index
 
 _ROOT: Final = Path(__file__).parents[2]
 _OFFLINE: Final = ("No matching distribution", "Could not find a version", "ConnectionError")
@@ -141,3 +142,26 @@ def test_install_and_run(wheels: dict[str, Path], python: Path, folder: Path) ->
     )
     assert done.returncode == 0, done.stderr
     assert (np.load(folder / "z.npy") == np.load(folder / "y.npy")).all()
+
+
+@pytest.mark.slow
+def test_install_from_an_index_without_a_compiler(
+    wheels: dict[str, Path], folder: Path, tmp_path: Path
+) -> None:
+    """Everything that the packages need lies in the index too, which is the only one."""
+    needed = ("numpy", "msgpack", "zstandard", "onnx", "click")
+    _pip("download", "--quiet", "--only-binary", ":all:", "-d", tmp_path, *needed, cwd=folder)
+    for wheel in wheels.values():
+        shutil.copy(wheel, tmp_path)
+    index = write_index(tmp_path).as_uri()
+    venv.create(tmp_path / "user", with_pip=False)
+    python = tmp_path / "user" / "bin" / "python"
+    _pip("install", "--isolated", "--quiet", "--index-url", index, "--only-binary", ":all:",
+         "popc-popart", cwd=tmp_path, python=python)  # fmt: skip
+    for line in (_RUN, "import popart; popart.Builder()"):
+        done = _call(python, "-c", line, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    assert np.load(folder / "y.npy") == expected_affine(np.load(folder / "x.npy"))
+    done = _call(python.with_name("popc"), "--format", "json", "doctor", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["engine"] != "numpy"

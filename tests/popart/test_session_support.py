@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import popc.compiler
@@ -103,6 +105,24 @@ def test_a_cached_program_is_not_compiled_again(
     assert len(compilations) == 2
     assert "Compiling again" in capsys.readouterr().err
     np.testing.assert_array_equal(results[0], results[2])
+
+
+def test_sessions_that_share_a_cache_at_the_same_time_compile_once(
+    tmp_path: Path, compilations: list[int]
+) -> None:
+    """The others wait for the first, and none of them sees half a file."""
+
+    def start(_: int) -> Any:
+        with popart.DeviceManager().acquireAvailableDevice() as device:
+            session = _inference(device, enableEngineCaching=True, cachePath=str(tmp_path))
+            session.prepareDevice()
+            return _result(session)
+
+    with ThreadPoolExecutor(4) as threads:
+        first, *others = threads.map(start, range(4))
+    assert len(compilations) == 1
+    for other in others:
+        np.testing.assert_array_equal(other, first)
 
 
 def test_an_exported_program_is_that_of_the_hardware(
@@ -208,3 +228,45 @@ def test_what_popxl_asks_for() -> None:
     assert session.getAllTensorIds() == session.getTensorIds()
     with pytest.raises(popart.popart_exception, match="There is no stream gr_w"):
         session.connectStreamToCallback("gr_w", print, 0)
+
+
+def _summing(model: bytes | str, loss: str, option: str) -> popart.TrainingSession:
+    """A session that adds up the gradients of two micro-batches, apart from the momentum."""
+    options = popart.SessionOptions()
+    options.enableGradientAccumulation, options.accumulationFactor = True, 2
+    if option:
+        setattr(options, f"disable{option}TensorStreams", True)
+    separate = popart.SGDAccumulatorAndMomentum.Separate
+    session = popart.TrainingSession(
+        model,
+        popart.DataFlow(1, []),
+        loss,
+        popart.SGD({"defaultMomentum": (0.5, True)}, accumulatorAndMomentum=separate),
+        popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    return session
+
+
+@pytest.mark.parametrize(
+    ("option", "kept"), [("", 3), ("GradAccumulation", 2), ("OptimizerState", 2)]
+)
+def test_sums_of_gradients_are_variables_that_rest_at_zero(
+    tmp_path: Path, option: str, kept: int
+) -> None:
+    model, x, loss = _model(loss=True)
+    first = _summing(model, loss, option)
+    first.run(popart.PyStepIO({x: np.ones((2, 3, 4), np.float32)}, {}))
+    path = str(tmp_path / "trained.onnx")
+    first.modelToHost(path)
+    assert len(onnx.load(path).graph.initializer) == kept
+    second = _summing(path, loss, option)
+    sums = np.ones((4, 2), np.float32)
+    second.readWeights(popart.PyWeightsIO({"Accum___w": sums}))
+    assert sums.any() == (option == "GradAccumulation")
+    second.resetHostWeights(path, ignoreWeightsInModelWithoutCorrespondingHostWeight=True)
+    if not option:
+        with pytest.raises(popart.popart_exception, match="begins as 0 here"):
+            second.writeWeights(popart.PyWeightsIO({"Accum___w": np.ones((4, 2), np.float32)}))

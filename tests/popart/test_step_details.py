@@ -62,6 +62,35 @@ def test_the_batch_of_a_recurrent_layer_is_its_second_dimension() -> None:
     np.testing.assert_array_equal(results[0], results[1])
 
 
+@pytest.mark.parametrize(("apart", "expected"), [(False, 4), (True, 2)])
+def test_gradients_of_slices_that_are_said_not_to_overlap(*, apart: bool, expected: float) -> None:
+    """Then they are not added up, as in PopART: of an element of both the last one counts."""
+    builder = popart.Builder()
+    weight = builder.addInitializedInputTensor(np.ones(7, np.float32))
+    places = [builder.addInputTensor("UINT32", [1]) for _ in range(2)]
+    slices = [
+        builder.aiGraphcore.dynamicslice([weight, place], [0], [4], noOverlap=apart)
+        for place in places
+    ]
+    scaled = [builder.aiGraphcore.scale([part], 1.0 + n) for n, part in enumerate(slices)]
+    everything = builder.aiOnnx.add([builder.aiOnnx.sum(scaled), slices[0]])
+    loss = builder.aiGraphcore.l1loss([everything], 1.0, popart.ReductionType.Sum)
+    name = f"Gradient___{weight}"
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [name]),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createCpuDevice(),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    inputs = {place: np.array([3 * n], np.uint32) for n, place in enumerate(places)}
+    session.run(popart.PyStepIO(inputs, anchors))
+    np.testing.assert_array_equal(anchors[name], [2, 2, 2, expected, 2, 2, 2])
+
+
 @pytest.mark.parametrize(("apart", "expected"), [(False, [1, 1, 1, 0]), (True, [1, 1, 1, 1])])
 def test_gradients_of_updates_that_are_said_not_to_overlap(
     *, apart: bool, expected: list[float]

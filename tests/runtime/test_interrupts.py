@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from itertools import accumulate
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,8 @@ def _made(
 ) -> Executable:
     """An executable whose memory is zeros."""
     programs = {"main": main, **({"weights_from_host": load} if load else {})}
-    image = ProgramImage(slots, programs, 1 << 12, 1 << 12, 1 << 12)
+    ends = (slot.offset + prod(slot.shape) * 4 for slot in slots if slot.strides is None)
+    image = ProgramImage(slots, programs, max([1 << 12, *ends]), 1 << 12, 1 << 12)
     nothing = {"inputs": (), "outputs": (), "streams": (), "sequences": ()}
     manifest = sample_manifest(**{**nothing, "programs": tuple(programs), **changes})
     constants = memoryview(bytes(1 << 12))
@@ -52,6 +55,15 @@ def _made(
 
 def _slot(*shape: int, strides: tuple[int, ...] | None = None, region: Region) -> Slot:
     return Slot(region, 0, DType.FLOAT32, shape, strides)
+
+
+def _side_by_side(*shapes: tuple[int, ...]) -> tuple[Slot, ...]:
+    """Slots of these shapes, one behind the other."""
+    starts = accumulate((-(-prod(shape) // 16) * 64 for shape in shapes), initial=0)
+    return tuple(
+        Slot(Region.ARENA, start, DType.FLOAT32, shape)
+        for start, shape in zip(starts, shapes, strict=False)
+    )
 
 
 def _wide(*shape: int) -> Slot:
@@ -82,8 +94,29 @@ def test_the_instruction_is_named(engine: str) -> None:
         executable.run(timeout=_SOON)
 
 
-# What takes between minutes and years, in one instruction on a few bytes of memory.
+def _long(
+    opcode: str, *shapes: tuple[int, ...], **attributes: Any
+) -> tuple[tuple[Slot, ...], Instruction]:
+    """An instruction on operands of these shapes, the last of which is its result."""
+    *operands, result = range(len(shapes))
+    item = Instruction(opcode, tuple(operands), (result,), attributes, "long")
+    return _side_by_side(*shapes), item
+
+
+_MANY = 1 << 20  # windows, and taps of each
+_WINDOWS = ((1, 1, _MANY), (1, 1, 2 * _MANY - 1), (1, 1, _MANY), (1, 1, 2 * _MANY - 1))
+_POOLED: dict[str, Any] = {"kernel_shape": (_MANY,), "strides": (1,), "pads": (0, 0)}
+_COLUMN = (2 * _MANY - 1, 1)
+
+# What takes between minutes and years, in one instruction on little memory.
 _LONG: dict[str, tuple[tuple[Slot, ...], Instruction]] = {
+    "AveragePoolGrad": _long("AveragePoolGrad", *_WINDOWS[2:], **_POOLED, sum=1),
+    "MaxPoolGrad": _long("MaxPoolGrad", *_WINDOWS, **_POOLED),
+    "ConvWeightsGrad": _long(
+        "ConvWeightsGrad", (1, 2, _MANY, 1), (1, 2, *_COLUMN), (2, 1, _MANY, 1), group=2
+    ),
+    "Conv": _long("Conv", (1, 2, *_COLUMN), (2, 1, _MANY, 1), (1, 2, _MANY, 1), group=2),
+    "BinCount": _long("BinCount", (_MANY,), (_MANY,), (_MANY + 1,), absolute=0),
     "Expand": (
         (_wide(1), _wide(1 << 17, 1 << 17)),
         Instruction("Expand", (0,), (1,), {"shape": (1 << 17, 1 << 17)}, "long"),
@@ -119,6 +152,20 @@ def test_a_signal_within_an_instruction() -> None:
 def test_more_elements_than_memory_are_refused() -> None:
     with pytest.raises(ValueError, match=r"slot 0 has elements of 4,398,046,511,104 bytes"):
         _made((_wide(1 << 20, 1 << 20),), (), "numpy")
+
+
+@_EVERY_ENGINE
+@pytest.mark.parametrize("places", [8, (1 << 39) + 1])
+def test_roots_of_a_transform_are_no_more_than_its_results(engine: str, places: int) -> None:
+    """2**40 of them take terabytes, and an hour to compute."""
+    result = _slot(1, 8, 2, region=Region.ARENA)
+    if places > 8:
+        result = _slot(1, places, 2, strides=(0, 0, 4), region=Region.ARENA)
+    item = Instruction(
+        "DFT", (0,), (1,), {"axis": 1, "dft_length": 1 << 40, "inverse": 0, "onesided": 1}, "long"
+    )
+    with pytest.raises((DeviceError, ValueError), match=r"DFT \(long\)|slot 1 has elements of"):
+        _made((_slot(1, 8, 1, region=Region.ARENA), result), (item,), engine).run(timeout=_SOON)
 
 
 @_EVERY_ENGINE

@@ -1,4 +1,4 @@
-"""Check gradients of ONNX nodes against finite differences, and against PyTorch where it is there.
+"""Check gradients of ONNX nodes against finite differences, and against PyTorch.
 
 A case is one node on float64 inputs.  The loss is the inner product of the node's outputs with
 fixed random numbers, so that every element of every output counts differently.
@@ -20,6 +20,7 @@ from popc.ops import OPS
 from popc.ops.build import build
 from popc_runtime.format import Array, DType
 from tests.support.oracles import import_graph, known_values, one_node_model, run_graph, run_one
+from tests.support.recorded import Answers
 
 __all__ = [
     "Case",
@@ -27,6 +28,7 @@ __all__ = [
     "check_against_torch",
     "check_in_float32",
     "check_strided",
+    "torch_gradients",
 ]
 
 _STEP: Final = 1e-6
@@ -237,26 +239,34 @@ def check_in_float32(case: Case) -> None:
         np.testing.assert_allclose(gradient, exact[index], rtol=0, atol=2e-4 * scale)
 
 
-def check_against_torch(case: Case) -> None:
-    """PyTorch's autograd gives the same gradients."""
+def check_against_torch(case: Case, answers: Answers) -> None:
+    """The gradients are those of PyTorch, by number of the input (`torch_gradients`)."""
+    for index, gradient in _gradients(case).items():
+        np.testing.assert_allclose(gradient, answers[str(index)], rtol=1e-6, atol=1e-8)
+
+
+def torch_gradients(case: Case) -> Answers:
+    """The gradients that PyTorch's autograd computes, by number of the input."""
     import torch
 
     assert case.torch is not None
-    graph = case.graph()
     operands = [None if a is None else torch.from_numpy(np.array(a)) for a in case.inputs]
-    for index in case.differentiated:
-        operand = operands[index]
-        assert operand is not None
+    wanted = {str(index): _present(operands[index]) for index in case.differentiated}
+    for operand in wanted.values():
         operand.requires_grad_()
     result = case.torch(*operands)
     results = result if isinstance(result, tuple) else (result,)
     total: Any = sum(
         (y * torch.from_numpy(w)).sum()
-        for y, w in zip(results, _weights(case, graph).values(), strict=True)
+        for y, w in zip(results, _weights(case, case.graph()).values(), strict=True)
     )
     total.backward()
-    for index, gradient in _gradients(case).items():
-        operand = operands[index]
-        assert operand is not None
-        expected = np.zeros(operand.shape) if operand.grad is None else operand.grad.numpy()
-        np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-8)
+    return {
+        index: np.zeros(operand.shape) if operand.grad is None else operand.grad.numpy()
+        for index, operand in wanted.items()
+    }
+
+
+def _present(operand: Any) -> Any:
+    assert operand is not None
+    return operand

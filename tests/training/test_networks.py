@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 import popc
 import popc_runtime
 from samples import networks
+from tests.support.recorded import Answers, Pytorch, sampled
 from tests.support.torch_networks import FORWARD, parameters
 
 _STEPS = 20
@@ -30,8 +31,14 @@ _NETWORKS = {
 }
 
 
+def _batches(model: onnx.ModelProto) -> Iterator[tuple[Any, Any]]:
+    """An input and labels for each step."""
+    rng = np.random.default_rng(0)
+    for _ in range(_STEPS):
+        yield _batch(model, rng)
+
+
 def _batch(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[Any, Any]:
-    """An input and labels for one step."""
     (x,) = model.graph.input
     shape = tuple(dim.dim_value or _BATCH for dim in x.type.tensor_type.shape.dim)
     if x.type.tensor_type.elem_type == onnx.TensorProto.INT64:
@@ -40,39 +47,49 @@ def _batch(model: onnx.ModelProto, rng: np.random.Generator) -> tuple[Any, Any]:
     return rng.random(shape, np.float32), rng.integers(0, 10, _BATCH).astype(np.int32)
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
-@pytest.mark.parametrize("optimizer", sorted(_OPTIMIZERS))
-@pytest.mark.parametrize("name", sorted(_NETWORKS))
-def test_steps_equal_those_of_torch(name: str, optimizer: str, tmp_path: Path) -> None:
+def _in_torch(name: str, optimizer: str) -> Answers:
+    """The losses of the steps, and a sample of the weights after them."""
     import torch
 
-    make, source = _NETWORKS[name]
-    model = make()
-    settings = _OPTIMIZERS[optimizer]
-    archive = popc.compile(
-        model,
-        dims={"batch": _BATCH},
-        loss={"type": "cross_entropy", "input": "logits", "label": "label"},
-        optimizer=settings,
-        options={"verify_ir": True},
-    )
-    executable = popc_runtime.load(archive.save(tmp_path / "train.popx"))
+    model = _NETWORKS[name][0]()
     weights = parameters(model)
+    settings = _OPTIMIZERS[optimizer]
     rate = settings["learning_rate"]
     if optimizer == "sgd":
         rival: Any = torch.optim.SGD(weights.values(), lr=rate, momentum=settings["momentum"])
     else:
         rival = torch.optim.Adam(weights.values(), lr=rate, eps=settings["eps"])
-    rng = np.random.default_rng(0)
-    for _ in range(_STEPS):
-        x, label = _batch(model, rng)
+    losses = []
+    for x, label in _batches(model):
         rival.zero_grad()
         logits = FORWARD[name](weights, torch.from_numpy(x))
         loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(label).long())
         loss.backward()
         rival.step()
-        ours = executable.run({source: x, "label": label})["loss"]
-        np.testing.assert_allclose(ours, loss.item(), rtol=1e-4)
-    for key, value in executable.state.read(popc_runtime.VariableRole.WEIGHT).items():
-        expected = weights[key].detach().numpy()
-        np.testing.assert_allclose(value, expected, rtol=1e-3, atol=2e-5, err_msg=key)
+        losses.append(loss.item())
+    return {"losses": np.array(losses)} | sampled(
+        {key: weight.detach().numpy() for key, weight in weights.items()}
+    )
+
+
+@pytest.mark.parametrize("optimizer", sorted(_OPTIMIZERS))
+@pytest.mark.parametrize("name", sorted(_NETWORKS))
+def test_steps_equal_those_of_torch(
+    name: str, optimizer: str, tmp_path: Path, pytorch: Pytorch
+) -> None:
+    make, source = _NETWORKS[name]
+    model = make()
+    archive = popc.compile(
+        model,
+        dims={"batch": _BATCH},
+        loss={"type": "cross_entropy", "input": "logits", "label": "label"},
+        optimizer=_OPTIMIZERS[optimizer],
+        options={"verify_ir": True},
+    )
+    executable = popc_runtime.load(archive.save(tmp_path / "train.popx"))
+    expected = pytorch(lambda: _in_torch(name, optimizer))
+    losses = [executable.run({source: x, "label": label})["loss"] for x, label in _batches(model)]
+    np.testing.assert_allclose(losses, expected["losses"], rtol=1e-4)
+    trained = executable.state.read(popc_runtime.VariableRole.WEIGHT)
+    for key, value in sampled(trained).items():
+        np.testing.assert_allclose(value, expected[key], rtol=1e-3, atol=2e-5, err_msg=key)

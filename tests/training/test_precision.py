@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from popc_runtime.format import Array, DType
 from popc_runtime.kernels.core.preparation import to_bfloat16
 from popc_runtime.trainer import Trainer
 from samples import networks
+from tests.support.recorded import Answers, Pytorch, sampled
 from tests.support.remembered import remembered
 from tests.support.torch_networks import FORWARD, parameters
 from tests.training.narrow import BATCH, batches, in_type, losses, scaled_input, trained, weights
@@ -34,6 +35,7 @@ _AUTOMATIC: Final[dict[str, Any]] = {
 }
 _IDENTITY: Final = {"type": "identity", "input": "loss"}
 _STEPS: Final = 30
+_HALF_STEPS: Final = 10
 
 
 # -- mixed precision -------------------------------------------------------------------------------
@@ -75,40 +77,63 @@ def test_the_state_of_optimizers_is_float32(tmp_path: Path) -> None:
     assert types["Accl2___fc1.weight"] is DType.FLOAT32
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def _moved(start: Mapping[str, Array], step: int) -> dict[str, Array]:
+    """Weights in float16 that are near ``start``, others for each step."""
+    rng = np.random.default_rng(step)
+    return {
+        name: np.asarray(value * (1 + 0.2 * rng.standard_normal(value.shape)), np.float16)
+        for name, value in sorted(start.items())
+    }
+
+
+def _half_steps_in_torch(name: str, feeds: Sequence[dict[str, Array]]) -> Answers:
+    """The loss of each step, and a sample of the weights after it."""
+    import torch
+
+    theirs = parameters(in_type(_NETWORKS[name](), "float16"))
+    start = {key: weight.detach().numpy().copy() for key, weight in theirs.items()}
+    rival = torch.optim.SGD(theirs.values(), lr=_SGD["learning_rate"])
+    answers = {}
+    for step, fed in enumerate(feeds):
+        with torch.no_grad():
+            for key, value in _moved(start, step).items():
+                theirs[key].copy_(torch.from_numpy(value))
+        rival.zero_grad()
+        logits = FORWARD[name](theirs, torch.from_numpy(fed["image"]))
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(fed["label"]).long())
+        (loss * 64).backward()
+        for weight in theirs.values():
+            weight.grad /= 64
+        rival.step()
+        answers[f"loss {step}"] = np.array(loss.item())
+        after = sampled({key: weight.detach().numpy() for key, weight in theirs.items()})
+        answers |= {f"{key} {step}": value.copy() for key, value in after.items()}
+    return answers
+
+
 @pytest.mark.parametrize("name", sorted(_NETWORKS))
-def test_half_steps_are_near_those_of_torch(name: str, tmp_path: Path) -> None:
+def test_half_steps_are_near_those_of_torch(name: str, tmp_path: Path, pytorch: Pytorch) -> None:
     """Each step from the same weights: at this rate, steps make much of what roundings differ by.
 
     PyTorch rounds elsewhere.  Where that turns the order of two pixels, or the sign of one, it is
     another one that has a gradient.
     """
-    import torch
-
     model = in_type(_NETWORKS[name](), "float16")
     executable = trained(tmp_path, model, {**_SGD, "loss_scaling": 64.0})
-    theirs = parameters(model)
-    rival = torch.optim.SGD(theirs.values(), lr=_SGD["learning_rate"])
-    for feeds in batches(executable.inputs[0], _STEPS):
-        before = weights(executable)
-        with torch.no_grad():
-            for key, weight in theirs.items():
-                weight.copy_(torch.from_numpy(before[key]))
-        ours = float(executable.run(feeds)["loss"])
-        rival.zero_grad()
-        logits = FORWARD[name](theirs, torch.from_numpy(feeds["image"]))
-        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(feeds["label"]).long())
-        (loss * 64).backward()
-        for weight in theirs.values():
-            weight.grad /= 64
-        rival.step()
-        assert abs(loss.item() - ours) <= 4 * np.spacing(np.float16(ours))
-        after = weights(executable)
-        step, apart = (
+    start = weights(executable)
+    feeds = list(batches(executable.inputs[0], _HALF_STEPS))
+    expected = pytorch(lambda: _half_steps_in_torch(name, feeds))
+    for step, fed in enumerate(feeds):
+        before = _moved(start, step)
+        executable.state.write(before)
+        ours, theirs = float(executable.run(fed)["loss"]), float(expected[f"loss {step}"])
+        assert abs(theirs - ours) <= 4 * np.spacing(np.float16(ours))
+        after = sampled(weights(executable))
+        moved, apart = (
             np.sqrt(sum(np.square(np.float64(after[key]) - other[key]).sum() for key in after))
-            for other in (before, {key: weight.detach().numpy() for key, weight in theirs.items()})
+            for other in (sampled(before), {key: expected[f"{key} {step}"] for key in after})
         )
-        assert apart < 0.03 * step
+        assert apart < 0.03 * moved
 
 
 @pytest.mark.parametrize("partials", ["float", "half"])

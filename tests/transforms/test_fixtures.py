@@ -78,7 +78,9 @@ def _loads(graph: Graph) -> bool:
 def _assert_close(actual: list[Array], expected: list[Array]) -> None:
     for ours, theirs in zip(actual, expected, strict=True):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
+        # A formula in half rounds after every step.
+        rtol = 2e-3 if ours.dtype == np.float16 else 2e-5
+        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol / 10)
 
 
 @pytest.mark.parametrize("fixture", _FIXTURES, ids=lambda item: f"{item.name}: {item.title}")

@@ -25,10 +25,11 @@ _SCALE = 0.37
 class _Builder:
     """A graph with inputs q, k, v and mask."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: DType = DType.FLOAT32) -> None:
         self.graph = Graph("main")
+        self.dtype = dtype
         self.inputs = {
-            name: self.graph.add_input(name, TensorType(DType.FLOAT32, shape))
+            name: self.graph.add_input(name, TensorType(dtype, shape))
             for name, shape in _SHAPES.items()
         }
 
@@ -36,8 +37,8 @@ class _Builder:
         return build(self.graph, op_type, list(inputs), attributes).output
 
     def number(self, value: float) -> Tensor:
-        data = np.asarray(value, np.float32)
-        return self.graph.add_constant("number", TensorType(DType.FLOAT32, ()), data)
+        data = np.asarray(value, self.dtype.storage)
+        return self.graph.add_constant("number", TensorType(self.dtype, ()), data)
 
     def keys(self) -> Tensor:
         return self.emit("Transpose", self.inputs["k"], perm=(0, 1, 3, 2))
@@ -88,6 +89,9 @@ def _expected(feeds: Mapping[str, Array], *, masked: bool) -> Array:
 
 
 @pytest.mark.parametrize(
+    ("dtype", "rtol"), [(DType.FLOAT32, 1e-4), (DType.FLOAT16, 5e-3)], ids=["float32", "float16"]
+)
+@pytest.mark.parametrize(
     "form",
     [
         _product_scaled,
@@ -98,8 +102,10 @@ def _expected(feeds: Mapping[str, Array], *, masked: bool) -> Array:
         _heads_last,
     ],
 )
-def test_written_out_attention_becomes_one_op(form: Callable[[_Builder], Tensor]) -> None:
-    b = _Builder()
+def test_written_out_attention_becomes_one_op(
+    form: Callable[[_Builder], Tensor], dtype: DType, rtol: float
+) -> None:
+    b = _Builder(dtype)
     b.graph.add_output("y", form(b))
     assert RecogniseAttention()(b.graph, check=True).changes == 1
     producer = b.graph.outputs[0].producer
@@ -108,7 +114,8 @@ def test_written_out_attention_becomes_one_op(form: Callable[[_Builder], Tensor]
     expected = _expected(_FEEDS, masked=form in (_masked, _mask_first, _heads_last))
     if form is _heads_last:
         expected = expected.transpose(0, 2, 1, 3)
-    np.testing.assert_allclose(run_graph(b.graph, _FEEDS)[0], expected, rtol=1e-4, atol=1e-5)
+    feeds = {name: array.astype(dtype.storage) for name, array in _FEEDS.items()}
+    np.testing.assert_allclose(run_graph(b.graph, feeds)[0], expected, rtol=rtol, atol=rtol / 10)
 
 
 def test_a_mask_of_infinities_hides_keys() -> None:

@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper, parser
 
 import popc
 import popc_runtime
+from popc.autodiff import differentiate
 from popc.ir import Graph, OpSettings, ProductCut, Tensor
 from popc.ops.build import build
 from popc.reporting.estimation import costs_of
@@ -115,6 +116,27 @@ def test_precision_is_kept() -> None:
         _cut(graph)
         exact = feeds[0].astype(np.float64) @ feeds[1].astype(np.float64)
         errors[keep] = np.abs(interpret(graph, feeds)[0] - exact).max()
+    assert errors[True] < errors[False]
+
+
+@pytest.mark.parametrize(("mode", "shared"), [("input_channels", 1), ("output_channels", 0)])
+def test_sums_of_gradients_keep_precision(mode: str, shared: int) -> None:
+    """The gradient of what all parts share is added up in float32, and rounded once."""
+    errors = {}
+    for keep in (False, True):
+        small = SmallGraph()
+        shapes = [(64, 8), (8, 4)] if shared else [(4, 8), (8, 64)]
+        operands = [small.input(*shape, dtype=DType.FLOAT16) for shape in shapes]
+        seed = small.input(shapes[0][0], shapes[1][1], dtype=DType.FLOAT16)
+        graph = small.graph
+        product = _product(small, "MatMul", operands, ProductCut(mode, 16, keep))
+        small.output(product)
+        assert _cut(graph) == 1
+        found = differentiate(graph, {graph.outputs[0]: seed}, operands)
+        graph.add_output("gradient", found[operands[shared]])
+        x, y, given = _feeds(graph)
+        exact = x.T.astype(np.float64) @ given if shared else given @ y.T.astype(np.float64)
+        errors[keep] = np.abs(interpret(graph, [x, y, given])[1] - exact).mean()
     assert errors[True] < errors[False]
 
 

@@ -1,9 +1,12 @@
-"""Names of old numpy and onnx that PopART's tests use and that newer releases have dropped."""
+"""Names and meanings of old numpy and onnx that PopART's tests use, and newer releases lack."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
+from collections.abc import Callable
+from functools import wraps
 from types import ModuleType
 from typing import Any, Final
 
@@ -29,7 +32,7 @@ _NUMPY: Final[dict[str, Any]] = {
 
 
 def restore() -> None:
-    """Put the names back, each where it is missing."""
+    """Put names back, each where it is missing, and give functions their former meaning."""
     for name, value in _NUMPY.items():
         if name not in vars(np):
             setattr(np, name, value)
@@ -37,6 +40,30 @@ def restore() -> None:
         onnx.load_from_string = onnx.load_model_from_string
     if not hasattr(onnx, "mapping"):
         onnx.mapping = sys.modules["onnx.mapping"] = _mapping()  # type: ignore[attr-defined]
+    np.linspace = _of_doubles(np.linspace)
+    resize: Any = importlib.import_module("onnx.backend.test.case.node.resize")
+    resize.interpolate_nd = _of_ratios(resize.interpolate_nd)
+
+
+def _of_doubles(linspace: Callable[..., Any]) -> Callable[..., Any]:
+    """Let ``np.linspace`` count in float64 between scalars of any type, as before numpy 2."""
+
+    @wraps(linspace)
+    def old(start: Any, stop: Any, *args: Any, **settings: Any) -> Any:
+        ends = (float(end) if isinstance(end, np.floating) else end for end in (start, stop))
+        return linspace(*ends, *args, **settings)
+
+    return old
+
+
+def _of_ratios(interpolate: Callable[..., Any]) -> Callable[..., Any]:
+    """Hand functions of coefficients the ratio alone, as before onnx 1.13."""
+
+    @wraps(interpolate)
+    def old(data: Any, coefficients: Callable[[Any], Any], *args: Any, **settings: Any) -> Any:
+        return interpolate(data, lambda ratio, _scale: coefficients(ratio), *args, **settings)
+
+    return old
 
 
 def _mapping() -> ModuleType:

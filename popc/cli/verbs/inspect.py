@@ -102,6 +102,7 @@ def _archive_summary(data: dict[str, Any]) -> str:
         *(["  other sizes", _fit_text(row)] for row in data["fits"]),
         *([["replicas", str(data["replicas"])]] if data["replicas"] > 1 else []),
         *(["needs", f"the operator {name}"] for name in data["operators"]),
+        *(["calls", _call_text(row)] for row in data["host_calls"]),
         *_training_rows(data),
         *([key.replace("_", " "), format_bytes(count)] for key, count in data["memory"].items()),
     ]
@@ -110,6 +111,13 @@ def _archive_summary(data: dict[str, Any]) -> str:
         ["option", f"{row['name']} = {row['value']} (from {row['origin']})"] for row in changed
     ]
     return format_table(rows)
+
+
+def _call_text(row: dict[str, Any]) -> str:
+    """A function of the host, with its types."""
+    from popc_runtime.format import HostCallSpec
+
+    return str(HostCallSpec(row["name"], tuple(row["inputs"]), tuple(row["outputs"])))
 
 
 def _fit_text(row: dict[str, Any]) -> str:

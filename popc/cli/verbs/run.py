@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from popc.cli.console import Console
-from popc.cli.engine_options import engine_option, limits_option, program_option, threads_option
+from popc.cli.engine_options import (
+    calls_option,
+    engine_option,
+    limits_option,
+    program_option,
+    threads_option,
+)
 from popc.cli.files import write_text
 from popc.cli.model_options import (
     ModelSettings,
@@ -116,6 +122,7 @@ __all__ = ["command"]
 @threads_option("run")
 @engine_option
 @limits_option
+@calls_option
 @program_option
 @model_options
 @several_options
@@ -142,6 +149,7 @@ def command(
     threads: int | None,
     engine: str,
     limits: str,
+    host_calls: dict[str, Any],
     program: str,
     settings: ModelSettings,
     train: Path | None,
@@ -172,6 +180,7 @@ def command(
         engine=engine,
         limits=limits,
         timeout=timeout,
+        host_calls=host_calls,
     )
     executable = executable.program(program) if program else executable
     samples = gather_inputs(inputs, executable, steps, pixels)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from popc.cli.console import Console
-from popc.cli.engine_options import threads_option
+from popc.cli.engine_options import calls_option, threads_option
 from popc.cli.report import Report, counted, format_seconds, format_table
 from popc.cli.train_settings import TrainSettings
 from popc_runtime.errors import UsageError
@@ -85,6 +85,7 @@ _SHOW_EVERY = 0.1  # seconds between two updates of the progress line
 @click.option("--plot", type=_NEW_FILE, help="Draw the history as PNG (needs popc[plot]).")
 @click.option("--export", type=_NEW_FILE, help="Write the trained model as ONNX.")
 @threads_option("step")
+@calls_option
 @click.option(
     "--fp-checks/--no-fp-checks", default=None,
     help="Stop at the first op that makes NaN or infinity of ordinary numbers, and name it; "
@@ -144,11 +145,7 @@ class _Run:
         self.rates = settings.learning_rates()
         self.shown = 0.0
         self.executable: Executable = popc_runtime.load(
-            settings.archive,
-            seed=settings.seed,
-            threads=settings.threads,
-            floating_point_checks=settings.fp_checks,
-            group=group,
+            settings.archive, group=group, **settings.loading()
         )
         programs = (program.name for program in self.executable.programs)
         self.evaluates = EVALUATION_PROGRAM in programs

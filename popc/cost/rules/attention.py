@@ -18,7 +18,7 @@ def _attention(work: Work) -> None:
     groups, keys = batch * heads, k.shape[2]
     product = work.matmul(groups, rows, depth, keys, q.dtype)
     scores = groups * rows * keys
-    work.held = 2 * work.machine.share(scores, q.dtype) * device_bytes(q.dtype)
+    work.held = work.machine.share(scores, q.dtype) * device_bytes(q.dtype)
     work.scaled("add", size=scores)
     if work.has(3) or work.integer("causal"):
         work.receive("mask", work.machine.share(scores, q.dtype) * device_bytes(q.dtype), sources=4)
@@ -38,7 +38,7 @@ def _attention_grad(work: Work) -> None:
     groups, keys, width = batch * heads, k.shape[2], v.shape[3]
     scores = groups * rows * keys
     work.matmul(groups, rows, depth, keys, q.dtype)  # the scores again
-    work.held = 4 * work.machine.share(scores, q.dtype) * device_bytes(q.dtype)
+    work.held = 3 * work.machine.share(scores, q.dtype) * device_bytes(q.dtype)
     work.scaled("add", size=scores)
     softmax_steps(work, scores, groups * rows)
     work.matmul(groups, rows, width, keys, q.dtype)  # their gradient

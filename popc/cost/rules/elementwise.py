@@ -4,16 +4,46 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc.cost.formulas.elementwise import select
+from popc.cost.formulas.elementwise import BINARY, select
 from popc.cost.rules.common import CostRule, bring_together, scaled_add, steps
 from popc.cost.work import Work
+from popc.ir import Tensor
+from popc_runtime.kernels.core.preparation import floats_of
 
 __all__ = ["RULES"]
+
+_HIGHEST_POWER: Final = 16
 
 
 def _where(work: Work) -> None:
     bring_together(work)
     work.compute("select", select(work.share_of_result()), "Select")
+
+
+def _pow(work: Work) -> None:
+    """By products where the exponent is a small integer that is known, else by logarithms."""
+    exponent = work.op.inputs[1]
+    names = None if exponent is None else _products(exponent)
+    if names is None:
+        steps("power")(work)
+        return
+    bring_together(work)
+    for name in names:
+        work.binary(name) if name in BINARY else work.unary(name)
+
+
+def _products(exponent: Tensor) -> list[str] | None:
+    """The vertices that make a power by squaring and multiplying, from the exponent's top bit."""
+    if exponent.data is None or exponent.type.size != 1:
+        return None
+    power = float(floats_of(exponent.data, exponent.type.dtype).item())
+    if power == 0.5:
+        return ["sqrt"]
+    if not power.is_integer() or not 1 <= abs(power) <= _HIGHEST_POWER:
+        return None
+    bits = f"{abs(int(power)):b}"[1:]
+    names = [name for bit in bits for name in (("square", "add") if bit == "1" else ("square",))]
+    return names + ["inverse"] * (power < 0)
 
 
 def _sum(work: Work) -> None:
@@ -64,7 +94,7 @@ RULES: Final[dict[str, CostRule]] = {
     "Neg": steps("negate"),
     "Not": steps("logical_not"),
     "Or": steps("logical"),
-    "Pow": steps("power"),
+    "Pow": _pow,
     "Reciprocal": steps("inverse"),
     "Round": steps("round"),
     "ScaledAdd": scaled_add,

@@ -11,7 +11,7 @@ from popc.cost.rules.common import CostRule
 from popc.cost.work import Work
 from popc.ir import TensorType
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "transfer"]
 
 # A host that has nothing ready looks every 100 us whether it is asked for something (the polling
 # interval of the C600's driver).
@@ -20,14 +20,14 @@ _POLL_SECONDS: Final = 100e-6
 
 def _load(work: Work) -> None:
     wait = 0 if work.machine.settings.prefetch else _POLL_SECONDS
-    _transfer(work, work.result(), wait)
+    transfer(work, work.result(), wait)
 
 
 def _store(work: Work) -> None:
-    _transfer(work, work.input(), 0)
+    transfer(work, work.input(), 0)
 
 
-def _transfer(work: Work, type_: TensorType, wait: float) -> None:
+def transfer(work: Work, type_: TensorType, wait: float) -> None:
     """Bytes over the host's links; sync and wait come once for transfers in a row."""
     if "synthetic" in work.op.attributes:
         return

@@ -12,6 +12,7 @@ import sys
 from popc_runtime.errors import UsageError
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final, TypeAlias
+from popc_runtime.process.paths import usable_path
 
 __all__ = ["CacheBounds", "CacheSource", "cache_bounds", "cache_folder", "parse_age", "parse_size"]
 
@@ -38,9 +39,12 @@ def cache_folder(given: CacheSource = None) -> str:
 
     That is ``$XDG_CACHE_HOME/popc``, else ``~/.cache/popc``; on macOS ``~/Library/Caches/popc``,
     on Windows ``%LOCALAPPDATA%\popc\Cache``.
+
+    Raises:
+        UsageError: ``given`` is no path.
     """
     if given is not None and not isinstance(given, bool):
-        return os.path.abspath(os.path.expanduser(os.fspath(given)))
+        return os.path.abspath(os.path.expanduser(usable_path(given)))
     chosen = os.environ.get(_FOLDER, "")
     return os.path.abspath(os.path.expanduser(chosen or _system_folder(sys.platform)))
 

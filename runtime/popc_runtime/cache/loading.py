@@ -9,8 +9,8 @@ from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.loader import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import TypedDict, Unpack
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, TypedDict, Unpack
 
     from popc_runtime.format import Limits
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         floating_point_checks: bool | Iterable[str] | None
         engine: str
         limits: Limits
+        host_calls: Mapping[str, Callable[..., Any]] | None
 
 
 __all__ = ["load_cached"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
+from popc_runtime.device.extents import Extents
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import Ports
 from popc_runtime.errors import IncompatibleArchiveError
@@ -108,8 +109,9 @@ class BoundProgram:
         for spec in variables:
             self.memory.check(spec)
         # What the host may write counts as changing too.
-        self._held = [(spec.offset, spec.offset + spec.nbytes) for spec in variables]
-        self._mutable_state = [*_mutable_state(image), *self._held]
+        held = [(spec.offset, spec.offset + spec.nbytes) for spec in variables]
+        self._held = Extents(held)
+        self._mutable_state = Extents([*_mutable_state(image), *held])
 
     @cached_property
     def variables(self) -> dict[str, Array]:
@@ -139,7 +141,7 @@ class BoundProgram:
             return False
         slots = (self.image.slots[index] for index in item.outputs if index >= 0)
         extents = (_extent(slot) for slot in slots if slot.region in _REGIONS_OF_VARIABLES)
-        return any(low < end and at < high for low, high in extents for at, end in self._held)
+        return any(self._held.meet(*extent) for extent in extents)
 
     def random_of(self, item: Instruction) -> RandomState:
         """The sequence that an instruction draws random numbers from."""
@@ -151,9 +153,9 @@ class BoundProgram:
         slot = self.image.slots[index]
         if slot.region is Region.CONSTANT:
             return True
-        low, high = _extent(slot)
-        changes = any(low < end and start < high for start, end in self._mutable_state)
-        return self.is_loaded and slot.region is Region.STATE and not changes
+        if not self.is_loaded or slot.region is not Region.STATE:
+            return False
+        return not self._mutable_state.meet(*_extent(slot))
 
 
 def _require_opcodes(image: ProgramImage) -> None:

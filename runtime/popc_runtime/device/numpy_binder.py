@@ -95,6 +95,7 @@ class NumpyBinder(Binder):
             scratch=self.scratch,
             random=program.random_of(item),
             replica=program.replica,
+            calls=program.ports.calls,
         )
 
     def repeat(self, block: RepeatBlock) -> Step:

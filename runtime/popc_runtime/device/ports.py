@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from popc_runtime.ground.frozen import frozen
-from popc_runtime.ground.hints import Protocol
+from popc_runtime.ground.frozen import field, frozen
+from popc_runtime.ground.hints import Any, Protocol
 
 __all__ = ["InputPort", "OutputPort", "Ports"]
 
@@ -26,7 +26,8 @@ class OutputPort(Protocol):
 
 @frozen
 class Ports:
-    """The ports of a program by stream name."""
+    """The ports of a program by stream name, and the functions that it calls, by theirs."""
 
     inputs: Mapping[str, InputPort]
     outputs: Mapping[str, OutputPort]
+    calls: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Any])

@@ -57,7 +57,7 @@ from popc_runtime.process.watch import RunWatch
 __all__ = ["ReplicatedEngine"]
 
 # Side effects whose order the user sees; no thread may overtake another.
-_ORDERED: Final = frozenset({"Abort", "PrintTensor"})
+_ORDERED: Final = frozenset({"Abort", "HostCall", "PrintTensor"})
 # A segment is run on several threads if its instructions are long enough: see `_pays`.
 _LONG_SEGMENT: Final = 1 << 18  # bytes of all operands
 _LONG_INSTRUCTION: Final = 1 << 15  # bytes of the operands of one, on average

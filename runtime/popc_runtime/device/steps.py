@@ -103,7 +103,7 @@ def walker(steps: Sequence[Step], watch: RunWatch) -> Callable[[], None]:
             if watch.is_over():
                 step = steps[len(calls) - length_hint(remaining) - 1]
                 raise watch.time_up(step.opcode, step.name)
-        if watch.is_over():  # of the body of a loop that has nothing in it
+        if not calls and watch.is_over():  # the body of a loop that has nothing in it
             raise watch.time_up()
 
     def walk() -> None:

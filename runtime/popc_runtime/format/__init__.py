@@ -8,6 +8,7 @@ from popc_runtime.format.codec import Codec, Compression
 from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.format.header import FORMAT_VERSION, MAGIC, is_archive
+from popc_runtime.format.host_calls import HostCallSpec, require_host_calls
 from popc_runtime.format.labels import fill_labels, result_names
 from popc_runtime.format.limits import (
     DEFAULT_LIMITS,
@@ -95,6 +96,7 @@ __all__ = [
     "FitMode",
     "FitSpec",
     "FloatCheck",
+    "HostCallSpec",
     "HyperParameter",
     "IfBlock",
     "Instruction",
@@ -138,6 +140,7 @@ __all__ = [
     "packed_bytes",
     "probe",
     "reach",
+    "require_host_calls",
     "result_names",
     "unpack_panels",
     "validate_image",

@@ -11,6 +11,7 @@ from popc_runtime.format.codec import Codec
 from popc_runtime.format.columns import LATER_COLUMNS, PROGRAM_COLUMNS, AttributeKind, ItemKind
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.header import FORMAT_VERSION
+from popc_runtime.format.host_calls import HostCallSpec, read_host_call
 from popc_runtime.format.limits import MAX_REPLICAS
 from popc_runtime.format.program import (
     CallBlock,
@@ -128,6 +129,7 @@ class Manifest:
         provenance: What the model says about its origin.
         operators: Operators that users define, which have to be registered before the archive is
             loaded, as ``domain.name:version``.
+        host_calls: Functions that whoever loads the archive gives.
         format_version, schema_hash: The format, and a hash over its definition, which tells apart
             development builds that share a version.
     """
@@ -152,6 +154,7 @@ class Manifest:
     memory: Mapping[str, int] = field(default_factory=dict[str, int])
     provenance: Mapping[str, str] = field(default_factory=dict[str, str])
     operators: tuple[str, ...] = ()
+    host_calls: tuple[HostCallSpec, ...] = ()
     format_version: tuple[int, int] = FORMAT_VERSION
     schema_hash: str = field(default_factory=lambda: SCHEMA_HASH)
 
@@ -192,6 +195,10 @@ class Manifest:
             provenance=source.text_map("provenance"),
             # Archives of format 1.3 need none.
             operators=source.texts("operators") if source.any("operators") else (),
+            # Archives of earlier builds have none.
+            host_calls=source.items("host_calls", read_host_call)
+            if source.any("host_calls")
+            else (),
             format_version=(major, minor),
             schema_hash=source.text("schema_hash"),
         )
@@ -256,6 +263,7 @@ class Manifest:
 
 _RECORDS: Final = (
     FitSpec,
+    HostCallSpec,
     HyperParameter,
     OptionSetting,
     ProgramSpec,
@@ -305,7 +313,7 @@ SCHEMA_HASH: Final[str] = definition_hash(
     (
         *(BlobInfo, BlobKind, Codec),
         *(Manifest, TensorSpec, StreamSpec, SequenceSpec, OptionSetting, ProgramSpec, FitSpec),
-        *(VariableSpec, TrainingSpec, HyperParameter),
+        *(VariableSpec, TrainingSpec, HyperParameter, HostCallSpec),
         *(
             DType,
             FitMode,

@@ -23,7 +23,7 @@ from popc_runtime.process.files import new_file
 
 if TYPE_CHECKING:
     from securesystemslib.dsse import Envelope
-    from securesystemslib.signer import SSlibKey
+    from securesystemslib.signer import CryptoSigner, SSlibKey
 
 __all__ = ["Keys", "require_signature", "sign_archive", "signature_path"]
 
@@ -61,9 +61,9 @@ def sign_archive(
     """
     _require_library()
     from securesystemslib.dsse import Envelope
-    from securesystemslib.signer import CryptoSigner
 
     path = signature_path(archive)
+    signer = _signer(Path(key), passphrase)
     payload = _statement(archive)
     envelope = Envelope(payload, _PAYLOAD, {})
     if path.exists():
@@ -74,7 +74,7 @@ def sign_archive(
                 subject=str(path),
                 hint="remove it, and sign the archive anew",
             )
-    envelope.sign(CryptoSigner(_private_key(Path(key), passphrase)))
+    envelope.sign(signer)
     with new_file(path) as file:
         file.write(json.dumps(envelope.to_dict(), indent=1, sort_keys=True).encode() + b"\n")
     return path
@@ -167,10 +167,14 @@ def _check_statement(envelope: Envelope, archive: ArchiveFile, path: str, *, who
 
 
 def _digests(envelope: Envelope) -> list[Mapping[str, Any]]:
-    """The digests of the subjects of a statement whose signature is right."""
+    """The digests of the subjects of a statement whose signature is right.
+
+    The same key may sign other statements about an archive: that a test has failed, for instance.
+    """
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         statement = json.loads(envelope.payload)
-        if (envelope.payload_type, statement["_type"]) == (_PAYLOAD, _STATEMENT):
+        said = (envelope.payload_type, statement["_type"], statement["predicateType"])
+        if said == (_PAYLOAD, _STATEMENT, _PREDICATE):
             listed = [subject["digest"] for subject in statement["subject"]]
             return [digest for digest in listed if isinstance(digest, dict)]
     return []
@@ -206,7 +210,11 @@ def _verified(envelope: Envelope, keys: Sequence[SSlibKey], path: str) -> tuple[
 def _read(path: Path) -> Envelope:
     from securesystemslib.dsse import Envelope
 
+    if not path.is_file():  # opening a pipe would wait for whoever writes to it
+        raise SignatureError(f"{path} is not a regular file", subject=str(path))
     data = _bytes_of(path)
+    if len(data) > _MOST:
+        raise SignatureError(f"{path} is too large for signatures", subject=str(path))
     try:
         return Envelope.from_dict(json.loads(data))
     except Exception as error:  # whatever is in the file: the library checks few of its fields
@@ -219,11 +227,16 @@ def _read(path: Path) -> Envelope:
 
 
 def _listed(keys: Keys) -> Sequence[str | os.PathLike[str]]:
-    if isinstance(keys, (str, os.PathLike)):
-        return [keys]
-    if not keys:
+    listed: Any = [keys] if isinstance(keys, (str, os.PathLike)) else keys
+    paths = isinstance(listed, Sequence) and not isinstance(listed, bytes)
+    if not paths or not all(isinstance(key, (str, os.PathLike)) for key in listed):
+        raise UsageError(
+            f"require_signature takes the path of a public key, or several, not {keys!r:.80}"
+        )
+    if not listed:
         raise UsageError("no key is given that a signature could be required of")
-    return keys
+    chosen: Sequence[str | os.PathLike[str]] = listed
+    return chosen
 
 
 def _public_key(path: Path) -> SSlibKey:
@@ -237,12 +250,15 @@ def _public_key(path: Path) -> SSlibKey:
         raise _no_key(path, "public") from error
 
 
-def _private_key(path: Path, passphrase: str) -> Any:
+def _signer(path: Path, passphrase: str) -> CryptoSigner:
+    """A signer with the private key in a file."""
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from securesystemslib.signer import CryptoSigner
 
     data = _bytes_of(path)
     try:
-        return load_pem_private_key(data, passphrase.encode() or None)
+        key: Any = load_pem_private_key(data, passphrase.encode() or None)
+        return CryptoSigner(key)
     except TypeError as error:  # one that is needed, or one too many
         raise UsageError(f"the key {path} cannot be opened: {error}", subject=str(path)) from error
     except Exception as error:  # whatever is in the file
@@ -253,19 +269,17 @@ def _no_key(path: Path, kind: str) -> UsageError:
     return UsageError(
         f"{path} does not hold a {kind} key in PEM format that signatures can be made with",
         subject=str(path),
-        hint="openssl genpkey -algorithm ed25519 -out private.pem; "
+        hint="keys are of Ed25519, RSA, or ECDSA on the NIST curves: "
+        "openssl genpkey -algorithm ed25519 -out private.pem; "
         "openssl pkey -in private.pem -pubout -out public.pem",
     )
 
 
 def _bytes_of(path: Path) -> bytes:
+    """Bytes of a file, one more than `_MOST` at most."""
     try:
         with path.open("rb") as file:
-            data = file.read(_MOST + 1)
-    except OSError as error:
-        raise ResourceError(
-            f"cannot read {path}: {error.strerror or error}", subject=str(path)
-        ) from error
-    if len(data) > _MOST:
-        raise UsageError(f"{path} is too large for a key or a signature", subject=str(path))
-    return data
+            return file.read(_MOST + 1)
+    except (OSError, ValueError) as error:  # ValueError: NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise ResourceError(f"cannot read {path}: {reason or error}", subject=str(path)) from error

@@ -1,4 +1,4 @@
-"""Operators that users have registered: their functions, on the operands of an instruction."""
+"""Functions of users on the operands of an instruction: registered operators, and host calls."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from popc_runtime.custom import CustomOperator, operator_named
+from popc_runtime.custom import operator_named
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Call, Kernel
 
-__all__ = ["GIVEN", "KERNELS", "OPERATOR", "given_attributes"]
+__all__ = ["CALL", "GIVEN", "KERNELS", "OPERATOR", "given_attributes"]
 
 OPERATOR: Final = "operator"  # the attribute with the operator's identifier
+CALL: Final = "call"  # the attribute with the name of a function of the host
 GIVEN: Final = "given."  # in front of the names of the node's own attributes
 
 
@@ -29,14 +30,15 @@ def given_attributes(attributes: Any) -> dict[str, Any]:
 
 def _compute(binding: Binding) -> Call:
     operator = operator_named(binding.text(OPERATOR))
+    owner = operator.identifier
     attributes = given_attributes(binding.attributes)
     inputs = [_readable(array) for array in binding.inputs]
     targets = tuple(binding.outputs)
 
     def call() -> None:
-        found = _called(operator, "compute", lambda: operator.compute(inputs, attributes))
+        found = _called(owner, "compute", lambda: operator.compute(inputs, attributes))
         arrays = found if isinstance(found, list | tuple) else (found,)
-        _store(operator, "compute", arrays, targets)
+        _store(owner, "compute", arrays, targets)
 
     return call
 
@@ -51,6 +53,7 @@ def _gradient(binding: Binding) -> Call:
             "program needs",
             subject=operator.identifier,
         )
+    owner = operator.identifier
     attributes = given_attributes(binding.attributes)
     arrays = [_readable(array) for array in binding.inputs]
     count = binding.integer("operands")
@@ -61,16 +64,34 @@ def _gradient(binding: Binding) -> Call:
     targets = tuple(binding.outputs)
 
     def call() -> None:
-        found = _called(
-            operator, "gradient", lambda: gradient(inputs, outputs, gradients, attributes)
-        )
+        found = _called(owner, "gradient", lambda: gradient(inputs, outputs, gradients, attributes))
         if not isinstance(found, list | tuple) or len(found) != count:
-            raise _error(operator, f"gradient must give a list of {count}, one for each operand")
+            raise _error(owner, f"gradient must give a list of {count}, one for each operand")
         missing = [index for index in wanted if found[index] is None]
         if missing:
             zeros = {index: np.zeros_like(inputs[index]) for index in missing}
             found = [zeros.get(index, array) for index, array in enumerate(found)]
-        _store(operator, "gradient", [found[index] for index in wanted], targets)
+        _store(owner, "gradient", [found[index] for index in wanted], targets)
+
+    return call
+
+
+def _host_call(binding: Binding) -> Call:
+    """The function of this name on the operands; it may give nothing if no result is asked for."""
+    name = binding.text(CALL)
+    function = binding.calls.get(name)
+    owner = f"the host call {name}"
+    if function is None:
+        raise _error(owner, "no function of this name was given to load")
+    inputs = [_readable(array) for array in binding.inputs]
+    targets = tuple(binding.outputs)
+
+    def call() -> None:
+        found = _called(owner, "the function", lambda: function(*inputs))
+        if not targets:
+            return
+        arrays = found if isinstance(found, list | tuple) else (found,)
+        _store(owner, "the function", arrays, targets)
 
     return call
 
@@ -84,47 +105,44 @@ def _readable(array: Array | None) -> Array | None:
     return view
 
 
-def _called(operator: CustomOperator, what: str, function: Callable[[], Any]) -> Any:
+def _called(owner: str, what: str, function: Callable[[], Any]) -> Any:
     try:
         return function()
     except PopcError:
         raise
     except Exception as error:
         text = f"{what} raised {type(error).__name__}: {error}"
-        raise _error(operator, text) from error
+        raise _error(owner, text) from error
 
 
-def _store(
-    operator: CustomOperator, what: str, found: Sequence[Any], targets: Sequence[Array | None]
-) -> None:
+def _store(owner: str, what: str, found: Sequence[Any], targets: Sequence[Array | None]) -> None:
     """Copy results to where they belong, if they are what the type rule says."""
     if len(found) != len(targets):
-        raise _error(
-            operator, f"{what} gave {len(found)} results, but its types are {len(targets)}"
-        )
+        raise _error(owner, f"{what} gave {len(found)} results, but its types are {len(targets)}")
     for number, (value, target) in enumerate(zip(found, targets, strict=True)):
         if target is None:
             continue
         array = np.asarray(value)
         if array.shape != target.shape:
             raise _error(
-                operator,
+                owner,
                 f"result {number} of {what} has the shape {list(array.shape)}, but its type says "
                 f"{list(target.shape)}",
             )
         if not np.can_cast(array.dtype, target.dtype, casting="same_kind"):
             raise _error(
-                operator,
+                owner,
                 f"result {number} of {what} is {array.dtype}, but its type says {target.dtype}",
             )
         np.copyto(target, array, casting="same_kind")
 
 
-def _error(operator: CustomOperator, text: str) -> DeviceError:
-    return DeviceError(f"{operator.identifier}: {text}", subject=operator.identifier)
+def _error(owner: str, text: str) -> DeviceError:
+    return DeviceError(f"{owner}: {text}", subject=owner)
 
 
 KERNELS: Final[dict[str, Kernel]] = {
     "Custom": _compute,
     "CustomGrad": _gradient,
+    "HostCall": _host_call,
 }

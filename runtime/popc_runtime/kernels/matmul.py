@@ -36,6 +36,8 @@ _FEW_ROWS: Final = 64  # smaller matrices of a batch are better copied than mult
 # OpenBLAS copies ("packs") the operands of a product that has more multiplications than this.
 _UNPACKED: Final = 1_000_000
 _FEWEST_ROWS: Final = 6  # of a product for which packing the right operand costs more than it gains
+_MOST_PLAIN: Final = 1 << 28  # multiplications of a call without BLAS: some tenths of a second
+_MOST_CALLS: Final = 4096
 _LINE: Final = 32  # columns: two lines of memory, and a multiple of what BLAS multiplies at once
 
 
@@ -200,6 +202,9 @@ def _product_calls(binding: Binding, product: _Product) -> Iterator[Call]:
 def _multiply(left: Array, right: Array, out: Array) -> Iterator[Call]:
     """A product of a few rows is cut into ones small enough that BLAS does not pack the operand."""
     rows, inner = left.shape[-2:]
+    if out.dtype.kind != "f" and out.size * inner > _MOST_PLAIN:
+        yield from _multiply_by_parts(left, right, out)
+        return
     columns = _UNPACKED // max(1, rows * inner) // _LINE * _LINE
     if out.ndim > 2 or not 2 <= rows <= _FEWEST_ROWS or not _LINE <= columns < out.shape[-1]:
         yield partial(np.matmul, left, right, out=out)
@@ -207,6 +212,16 @@ def _multiply(left: Array, right: Array, out: Array) -> Iterator[Call]:
     for start in range(0, out.shape[-1], columns):
         part = slice(start, start + columns)
         yield partial(np.matmul, left, right[:, part], out=out[:, part])
+
+
+def _multiply_by_parts(left: Array, right: Array, out: Array) -> Iterator[Call]:
+    """A product that BLAS does not compute: it can take hours, and runs stop between calls."""
+    sizes = out.shape[:-1]
+    axis = sizes.index(max(sizes)) - out.ndim
+    count = min(-(-out.size * left.shape[-1] // _MOST_PLAIN), _MOST_CALLS)
+    for part in even_slices(max(sizes), count):
+        factor = right if axis == -2 else _along(right, axis, part)
+        yield partial(np.matmul, _along(left, axis, part), factor, out=_along(out, axis, part))
 
 
 def _flattened(binding: Binding, product: _Product) -> tuple[tuple[Call, ...], _Product]:

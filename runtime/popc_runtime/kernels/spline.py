@@ -55,7 +55,11 @@ class _Places:
         if derived:
             table = table[:, 1:] * powers[1:]
             powers = powers[:-1]
-        return np.asarray(rest**powers @ table.T)
+        found = np.asarray(rest**powers @ table.T)
+        # Terms of the first piece cancel near 1: it is the last one, seen from there.
+        if self.degree > int(derived):
+            found[:, 0] = ((1 - rest) ** powers @ table[-1]) * (-1 if derived else 1)
+        return found
 
     def products(self, derived: int = -1) -> Array:
         """All products of one spline per dimension [E, S], that of ``derived`` differentiated."""

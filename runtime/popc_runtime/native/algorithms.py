@@ -8,11 +8,12 @@ from math import prod
 from popc_runtime.ground.hints import Final
 from popc_runtime.native.costs import LEAST_PIXELS, MOST_PIXELS
 
-__all__ = ["direct_wins", "lines_win", "winograd_wins"]
+__all__ = ["copies_fit", "direct_wins", "lines_win", "winograd_wins"]
 
 _RESULT: Final = 4  # of a tile
 # A thread's copies of an image, which are to stay in its second cache, in floats.
 _MOST_COPIED: Final = 1 << 16
+_MOST_FLOATS: Final = 1 << 22  # of copies that need not stay there: 16 MiB for each thread
 _WIDEST: Final = 32  # columns of a result: where lines are longer, collecting windows is fast
 _LEAST_IMAGES: Final = 8  # a guess: of fewer, threads get too few chunks to share them evenly
 
@@ -48,6 +49,24 @@ def direct_wins(w: Sequence[int], result: Sequence[int]) -> bool:
     return prod(w[2:]) > 1 and bool(most) and prod(result[2:]) <= most[-1]
 
 
+def copies_fit(w: Sequence[int], result: Sequence[int]) -> bool:
+    """True if copies of a channel, one for each tap of the last axis, are not much larger than it.
+
+    Args:
+        w: [M, C / group, *kernel].
+        result: [N, M, *sizes].
+    """
+    return _copied(w, result) <= _MOST_FLOATS
+
+
+def _copied(w: Sequence[int], result: Sequence[int]) -> int:
+    """Floats of a channel's copies, one for each tap of the last axis that is not only 1."""
+    axes = [axis for axis in zip(w[2:], result[2:], strict=True) if axis != (1, 1)]
+    *before, (taps, width) = axes or [(1, 1)]
+    lines = prod(count for _, count in before) + prod(kernel for kernel, _ in before)
+    return taps * lines * width
+
+
 def lines_win(x: Sequence[int], w: Sequence[int], result: Sequence[int]) -> bool:
     """True if windows of a convolution are best read from copies of the image for each tap.
 
@@ -60,7 +79,7 @@ def lines_win(x: Sequence[int], w: Sequence[int], result: Sequence[int]) -> bool
         result: [N, M, *sizes].
     """
     planes = x[0] * (x[1] // w[1])
-    copied = w[1] * w[-1] * (prod(result[2:-1]) + prod(w[2:-1])) * result[-1]
+    copied = w[1] * _copied(w, result)
     few_axes = len(x) <= 4 and prod(w[2:]) > 1
     fits = copied <= _MOST_COPIED and result[-1] <= _WIDEST
     return few_axes and fits and planes >= _LEAST_IMAGES

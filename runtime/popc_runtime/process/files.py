@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from popc_runtime.errors import ResourceError, SpokenHint
 from popc_runtime.process.file_lock import hold
+from popc_runtime.process.paths import usable_path
 from popc_runtime.process.stale import DRAWN, TEMPORARY, remove_stale
 
 __all__ = [
@@ -67,7 +68,11 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
 
     Raises:
         ResourceError: it cannot be written.
+        UsageError: ``target`` is no path.
     """
+    usable_path(target)
+    if not target.name:
+        raise ResourceError(f"{target} is not the name of a file", subject=str(target))
     remove_stale(str(target.parent))
     temporary = _beside(target)
     try:

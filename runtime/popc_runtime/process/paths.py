@@ -13,13 +13,13 @@ def usable_path(path: str | os.PathLike[str]) -> str:
     """``path`` as text that a file system takes.
 
     Raises:
-        UsageError: it holds a NUL, or characters that the system's encoding lacks.
+        UsageError: it is empty, or holds a NUL or characters that the system's encoding lacks.
     """
     text = os.fspath(path)
     try:
         encoded = os.fsencode(text)
     except UnicodeEncodeError:
         encoded = b"\0"
-    if b"\0" in encoded:
+    if not encoded or b"\0" in encoded:
         raise UsageError(f"{text!r:.80} is not the path of a file")
     return text

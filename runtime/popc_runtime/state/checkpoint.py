@@ -23,6 +23,7 @@ from popc_runtime.errors import CheckpointError, ResourceError
 from popc_runtime.format import Array, DType
 from popc_runtime.ground.frozen import field, frozen
 from popc_runtime.process.files import new_file
+from popc_runtime.process.paths import usable_path
 
 __all__ = ["Checkpoint", "content_of", "read_checkpoint", "write_checkpoint"]
 
@@ -121,7 +122,7 @@ def read_checkpoint(path: str | os.PathLike[str], content: bytes | None = None) 
         CheckpointError: the file is no checkpoint, or damaged.
         ResourceError: it cannot be read.
     """
-    target = Path(path)
+    target = Path(usable_path(path))
     try:
         if content is not None:
             return _Reader(target, BytesIO(content), len(content)).read()

@@ -129,6 +129,20 @@ def test_without_broadcast_the_data_is_cut() -> None:
     np.testing.assert_array_equal(result, [[0], [3]])
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_initial_values_may_be_larger_than_the_data(axis: int) -> None:
+    """Then data is combined with the first elements, and the others stay, as in PyTorch."""
+    data = _RNG.standard_normal((4, 3, 2)).astype(np.float32)
+    initial = _RNG.standard_normal((6, 5, 2)).astype(np.float32)
+    indices = np.array([1, 0, 1, 5][: data.shape[axis]])
+    expected = initial.copy()
+    rows = np.moveaxis(expected, axis, 0)[:, : data.shape[1 - axis]]
+    for index, row in zip(indices, np.moveaxis(data, axis, 0), strict=True):
+        rows[index] += row
+    found = _run("ScatterReduce", [data, indices, initial], {"axis": axis, "axis_size": 4})
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("op_type", ["ScatterReduce", "GroupedScatterReduce"])
 @pytest.mark.parametrize("reduction", ["max", "sum"])
 @pytest.mark.parametrize("axis", [1, 2])
@@ -183,7 +197,7 @@ _INDICES: Final = np.zeros(4, np.int32)
         ([_DATA, _INDICES], {"axis": 0, "axis_size": 1, "reduction": "mean"}, "expected one of"),
         ([_DATA, _INDICES[:3]], {"axis": 0, "axis_size": 1}, "3 indices are given for 4"),
         ([_DATA, _DATA], {"axis": 0, "axis_size": 1}, "indices must be integers"),
-        ([_DATA, _INDICES, _DATA], {"axis": 0, "axis_size": 2}, "initial values must be"),
+        ([_DATA, _INDICES, _DATA[:1]], {"axis": 0, "axis_size": 2}, "initial values must be"),
         ([_DATA, _INDICES], {"axis": 1, "axis_size": 2}, "do not fit data"),
         ([_DATA, _INDICES], {"axis": 0, "axis_size": 2, "group_size": 2}, "along axis 0"),
     ],

@@ -196,6 +196,14 @@ def test_spline_basis(degree: int, dimensions: int, dtype: Any) -> None:
     np.testing.assert_allclose(basis.sum(1), 1, rtol=1e-5)
 
 
+def test_splines_that_are_nearly_zero_are_exact() -> None:
+    """Those that end at the next knot, and so begin to be zero."""
+    places = np.array([[0.9], [0.99], [0.999]], np.float32)
+    sizes, closed = np.array([1]), np.array([0], np.uint8)
+    basis, _ = _run("SplineBasis", [places, sizes, closed], {"degree": 3}, 2)
+    np.testing.assert_allclose(basis[:, 0], (1 - places[:, 0].astype(np.float64)) ** 3 / 6, 1e-5)
+
+
 @pytest.mark.parametrize("edges", [0, 5, 3000])
 def test_spline_weighting(edges: int) -> None:
     x = _RNG.standard_normal((edges, 6)).astype(np.float32)

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from popc.cost import estimate_costs
 from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor, TensorType
+from popc.memory import plan_memory
 from popc.ops.build import build
 from popc.options import PartsSchedule, resolve_options
 from popc.schedule import build_schedule
+from popc.target import find_target
 from popc.transforms.batch_serialization import BatchSchedule, BatchSerialization
 from popc.transforms.batch_serialization.check import find_disorder, find_mixed_parts
 from popc_runtime.format import DType
@@ -190,13 +193,14 @@ def _with_transfers() -> Graph:
     kept: list[Tensor] = []
     for phase in range(3):
         settings = OpSettings(batch_phase=phase)
+        on_io = replace(settings, tile_set="io")
         x = graph.add_input(f"x{phase}", _MATRIX)
-        loaded = build(graph, "RemoteLoad", [x], settings=settings).output
+        loaded = build(graph, "RemoteLoad", [x], settings=on_io).output
         inside = _tile_copy(graph, loaded, "io", "compute", settings)
         for op_type in ("Exp", "Neg"):
             inside = build(graph, op_type, [inside], settings=settings).output
         outside = _tile_copy(graph, inside, "compute", "io", settings)
-        kept.append(build(graph, "RemoteStore", [outside], settings=settings).output)
+        kept.append(build(graph, "RemoteStore", [outside], settings=on_io).output)
     for tensor in kept:
         graph.add_output("y", tensor)
     return graph
@@ -235,3 +239,16 @@ def test_without_overlap_a_part_is_stored_before_the_next_is_loaded() -> None:
     loads, stores = _numbers(order, "RemoteLoad"), _numbers(order, "RemoteStore")
     assert stores[0] < loads[1]
     assert stores[1] < loads[2]
+
+
+@pytest.mark.parametrize("kind", ["isomorphic", "overlap_on_io", "overlap_on_compute"])
+def test_what_overlaps_costs_less(kind: str) -> None:
+    """Each part is computed beside the load of the next one or the store of the one before."""
+    graph = _with_transfers()
+    _scheduled(graph, kind)
+    schedule = build_schedule(graph)
+    target = replace(find_target("ipu2"), num_io_tiles=32)
+    report = estimate_costs(graph, schedule, plan_memory(graph, schedule), target)
+    computed = sum(op.cycles.total for op in report.ops if op.op_type in ("Exp", "Neg"))
+    assert computed > 0
+    assert report.hidden == (0 if kind == "isomorphic" else computed)

@@ -32,11 +32,15 @@ def _window(node: Node) -> AttributeMap:
 
 
 def _dynamic_slice(node: Node) -> Tensor:
-    """Input 2, if any, only shows PopART where the slice may lie.  A known place makes a view."""
+    """Input 2, if any, only shows PopART where the slice may lie.  A known place makes a view.
+
+    Slices that do not overlap, as the model says, have gradients that are written side by side.
+    """
     x, known = node.input(0), node.known(1)
     window = _window(node)
     if known is None:
-        return _shaped_as_given(node, node.emit("DynamicSlice", [x, node.input(1)], window))
+        said = {**window, **_said_apart(node)}
+        return _shaped_as_given(node, node.emit("DynamicSlice", [x, node.input(1)], said))
     windows = [range(dim) for dim in x.type.shape]
     offsets = known.reshape(-1).tolist()
     slices = zip(offsets, node.integers("axes"), node.integers("sizes"), strict=True)
@@ -46,6 +50,10 @@ def _dynamic_slice(node: Node) -> Tensor:
             raise ModelError(f"a slice of {size} from {offset} on leaves axis {axis} of {x.type}")
         windows[place] = range(offset, offset + size)
     return _shaped_as_given(node, emit_slice(node, x, windows))
+
+
+def _said_apart(node: Node) -> AttributeMap:
+    return {NO_OVERLAP: 1} if node.integer("noOverlap", 0) else {}
 
 
 def _shaped_as_given(node: Node, part: Tensor) -> Tensor:
@@ -63,9 +71,7 @@ def _dynamic_write(node: Node) -> Tensor:
     as it is.
     """
     x, update = node.input(0), node.input(2)
-    window = _window(node)
-    if node.integer("noOverlap", 0):
-        window = {**window, NO_OVERLAP: 1}
+    window = {**_window(node), **_said_apart(node)}
     shape = list(x.type.shape)
     for axis, size in zip(node.integers("axes"), node.integers("sizes"), strict=True):
         shape[normal_axis(axis, x.type.rank)] = size

@@ -72,6 +72,7 @@ def _scatter_reduce(node: Node) -> Tensor:
 
     Indices may have fewer dimensions than the data: those behind the axis, and for a vector those
     before it, are then repeated; with ``enable_index_broadcast=0``, the data is cut instead.
+    The result has the shape of the initial values, which may be larger than the data.
     """
     data, indices = node.input(0), _signed(node, node.input(1))
     axis = normal_axis(node.integer("axis", -1), data.type.rank)
@@ -90,7 +91,30 @@ def _scatter_reduce(node: Node) -> Tensor:
         "axis_size": node.integer("axis_size"),
         "reduction": "none" if reduction == "noreduction" else reduction,
     }
-    return node.emit("ScatterReduce", [data, indices, node.optional(2)], attributes)
+    initial = node.optional(2)
+    if initial is None:
+        return node.emit("ScatterReduce", [data, indices, None], attributes)
+    size = max(node.integer("axis_size"), *initial.type.shape[axis : axis + 1], 0)
+    return _onto(node, initial, data, indices, {**attributes, "axis_size": size})
+
+
+def _onto(
+    node: Node, initial: Tensor, data: Tensor, indices: Tensor, attributes: AttributeMap
+) -> Tensor:
+    """Combine with the first elements of ``initial`` along each axis but that of the indices."""
+    axis = attributes["axis"]
+    met = [
+        size if place == axis else dim
+        for place, (dim, size) in enumerate(zip(data.type.shape, initial.type.shape, strict=False))
+    ]
+    larger = [place for place, dim in enumerate(met) if dim < initial.type.shape[place]]
+    if initial.type.rank != data.type.rank or not larger:
+        return node.emit("ScatterReduce", [data, indices, initial], attributes)
+    part = emit_slice(node, initial, [range(dim) for dim in met])
+    combined = node.emit("ScatterReduce", [data, indices, part], attributes)
+    window: AttributeMap = {"axes": tuple(larger), "sizes": tuple(met[place] for place in larger)}
+    first = node.constant([0] * len(larger), DType.INT32)
+    return node.emit("DynamicUpdate", [initial, first, combined], window)
 
 
 def _expanded(indices: Shape, data: Shape, axis: int, *, grouped: bool) -> Shape:

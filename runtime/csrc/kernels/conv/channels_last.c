@@ -221,8 +221,10 @@ INLINE void make_tiles(const State *state, const Tile *tiles, int count, const M
         return;
     }
     int64_t c = 0;
-    for (; c + MOST_VECTORS * LANES <= channels; c += MOST_VECTORS * LANES)
+    for (; c + MOST_VECTORS * LANES <= channels; c += MOST_VECTORS * LANES) {
+        if (pool_is_stopped()) return;
         make_batch(tiles, count, c, MOST_VECTORS, mode, c);
+    }
     if (c == channels) return;
     // The last vectors reach back, but write nothing twice: the residual may be the result.
     const int64_t vectors = ceil_div(channels - c, LANES);
@@ -284,6 +286,7 @@ static void some_tiles(void *context, int64_t chunk, int thread) {
     int64_t end = (chunk + 1) * state->unit * BATCH;
     if (end > all) end = all;
     for (int64_t first = chunk * state->unit * BATCH; first < end; first += BATCH) {
+        if (pool_is_stopped()) return;
         Tile tiles[BATCH];
         const int count = end - first < BATCH ? (int)(end - first) : BATCH;
         for (int i = 0; i < count; i++)
@@ -307,7 +310,7 @@ static void some_rows(void *context, int64_t chunk, int thread) {
     const int64_t next = vectors * (block + 1) / state->blocks * LANES;
     const int64_t last = lesser(next, state->channels);
     const int64_t end = (part + 1) * state->unit;
-    for (int64_t row = part * state->unit; row < end && row < rows; row++)
+    for (int64_t row = part * state->unit; row < end && row < rows && !pool_is_stopped(); row++)
         ISA(convolve_row)(&job->conv, job->weights, state->outside, row, first, last);
 }
 

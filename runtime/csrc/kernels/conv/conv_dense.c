@@ -264,6 +264,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
         conv->y + (plane * conv->out + top) * conv->pixels + first, conv->pixels, top, first};
     for (int64_t done = 0; done < state->k; done += DEPTH) {
         const int64_t depth = state->k - done < DEPTH ? state->k - done : DEPTH;
+        if (pool_is_stopped()) return;
         const float *windows;
         if (state->early) {
             windows = job->windows + plane * state->panels_size +

@@ -7,6 +7,9 @@
 
 enum { SHORT = 32 };  // columns of a line
 
+// Floats of the copies of an image: many more are larger than what they are made of.
+enum { MOST_COPIED = 1 << 20 };
+
 typedef struct {
     Conv conv;
     bool is_short;  // lines
@@ -37,8 +40,10 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     // Copies that are made line by line take longer than they save.
-    state->is_short = conv->result[2] < SHORT && ISA(prepare_copies)(&state->copies, conv) &&
-                      state->copies.masks;
+    const int64_t floats =
+        size_of(conv->taps[2], conv->stride[1] * conv->phase[1], conv->result[2]);
+    state->is_short = conv->result[2] < SHORT && floats >= 0 && floats <= MOST_COPIED &&
+                      ISA(prepare_copies)(&state->copies, conv) && state->copies.masks;
     for (int64_t tap = 0; tap < conv->window; tap++)
         state->offsets[tap] = state->is_short ? ISA(copied_offset)(&state->copies, 1, 0, tap)
                                               : ISA(tap_offset)(conv, tap);
@@ -64,7 +69,9 @@ static void convolve_slice(
 static void convolve_copies(
     const State *state, const float *copies, const float *weights, float *y) {
     const int64_t pixels = state->conv.pixels, window = state->conv.window;
+    int64_t done = 0;
     for (int64_t i = 0; i < pixels; i += LANES) {
+        if (is_stopped_after(window, &done)) return;
         Floats total = {0};
         for (int64_t tap = 0; tap < window; tap++)
             total += load(copies + state->offsets[tap] + i) * weights[tap];

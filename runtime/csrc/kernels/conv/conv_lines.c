@@ -147,6 +147,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
             conv->x + (first + i) * conv->x_batch + group * conv->in * conv->x_channel, conv->in,
             input + i * state->image);
     const int64_t vectors = images * state->vectors;
+    int64_t done = 0;
     for (int64_t v = 0; v < vectors; v += 2) {
         const float *right[2];
         Part parts[2];
@@ -157,6 +158,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
             right[h] = input + image * state->image + pixel;
             parts[h] = (Part){(first + image) * conv->groups + group, pixel, lesser(left, LANES)};
         }
+        if (is_stopped_after(state->k * conv->out, &done)) return;
         multiply_tile(state, weights, right, sums);
         for (int h = 0; h < count; h++) finish_part(state, parts[h], group, sums + h * LANES);
     }

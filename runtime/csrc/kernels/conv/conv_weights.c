@@ -299,7 +299,7 @@ static void multiply(void *context, int64_t chunk, int thread) {
     float *windows = (float *)job->run->own[thread];
     const int64_t span = state->images * conv->pixels, most = state->in_place ? SPAN : DEPTH;
     int64_t depth;
-    for (int64_t done = begin; done < end; done += depth) {
+    for (int64_t done = begin; done < end && !pool_is_stopped(); done += depth) {
         depth = end - done < most ? end - done : most;
         const float *vectors[2] = {NULL, NULL};
         const int64_t at = done % span;

@@ -78,11 +78,14 @@ INLINE void add_products(
     for (int tap = 0; tap < count; tap++) sums[tap] = total[tap];
 }
 
-static void add_taps(const State *state, const float *copies, const float *y, Floats *sums) {
+static void add_taps(
+    const State *state, const float *copies, const float *y, Floats *sums, int64_t *done) {
     const int64_t window = state->conv.window, *offsets = state->offsets;
     int64_t tap = 0;
-    for (; tap + TAPS_AT_ONCE <= window; tap += TAPS_AT_ONCE)
+    for (; tap + TAPS_AT_ONCE <= window; tap += TAPS_AT_ONCE) {
+        if (is_stopped_after(TAPS_AT_ONCE * state->conv.pixels, done)) return;
         add_products(state, copies, offsets + tap, y, sums + tap, TAPS_AT_ONCE);
+    }
     for (; tap + 3 <= window; tap += 3)
         add_products(state, copies, offsets + tap, y, sums + tap, 3);
     for (; tap < window; tap++) add_products(state, copies, offsets + tap, y, sums + tap, 1);
@@ -91,12 +94,15 @@ static void add_taps(const State *state, const float *copies, const float *y, Fl
 static void channel_weights(const State *state, int64_t group, float *copies, Floats *sums) {
     const Conv *conv = &state->conv;
     memset(sums, 0, (size_t)(conv->out * conv->window) * sizeof(Floats));
+    int64_t done = 0;
     for (int64_t image = 0; image < conv->batch; image++) {
         ISA(copy_channels)(
             &state->copies, conv->x + image * conv->x_batch + group * conv->x_channel, 1, copies);
         const float *y = conv->y + (image * conv->groups + group) * conv->out * conv->pixels;
-        for (int64_t i = 0; i < conv->out; i++)
-            add_taps(state, copies, y + i * conv->pixels, sums + i * conv->window);
+        for (int64_t i = 0; i < conv->out; i++) {
+            if (is_stopped_after(conv->pixels, &done)) return;
+            add_taps(state, copies, y + i * conv->pixels, sums + i * conv->window, &done);
+        }
     }
     float *weights = (float *)conv->w + group * conv->out * conv->window;
     for (int64_t i = 0; i < conv->out * conv->window; i++) weights[i] = sum_of(sums[i]);

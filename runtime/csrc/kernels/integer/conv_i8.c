@@ -188,6 +188,7 @@ static void pixels_chunk(void *context, int64_t chunk, int thread) {
     const LeftRows rows = windows_of(conv, image, first, count, (uint8_t *)own, (uint8_t *)packed);
     const int64_t last = lesser((share + 1) * state->chunk_panels, panels->panels);
     for (int64_t panel = share * state->chunk_panels; panel < last; panel++) {
+        if (pool_is_stopped()) return;
         const int64_t column = panel * BYTE_COLUMNS;
         const Part part = {
             number, first, count, group * panels->n + column,

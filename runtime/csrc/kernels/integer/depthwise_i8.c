@@ -211,7 +211,7 @@ static void pixels_chunk(void *context, int64_t chunk, int thread) {
     const uint8_t **runs = (const uint8_t **)(tiles + TILES_BYTES);
     for (int64_t i = 0; i < count; i++)
         find_runs(conv, image, job->outside, first + i, runs + i * conv->window);
-    for (int64_t panel = 0; panel < state->panels; panel++) {
+    for (int64_t panel = 0; panel < state->panels && !pool_is_stopped(); panel++) {
         const int64_t column = panel * BYTE_COLUMNS;
         const Part part = {
             number, first, count, column, lesser(state->channels - column, BYTE_COLUMNS)};

@@ -167,7 +167,7 @@ static void block_of(Line *line, int64_t number, int64_t first, int64_t block, c
         parts[h] = (Part){number, 0, 0, channel + column, count > 0 ? count : 0};
         find_base(line, &parts[h], &columns[h]);
     }
-    for (int64_t i = 0; i < conv->result[2]; i += RUN_PIXELS) {
+    for (int64_t i = 0; i < conv->result[2] && !pool_is_stopped(); i += RUN_PIXELS) {
         int32_t tiles[2][RUN_PIXELS * BYTE_COLUMNS] __attribute__((aligned(64)));
         const int64_t count = lesser(conv->result[2] - i, RUN_PIXELS);
         weave_columns(

@@ -179,6 +179,7 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
     int8_t *matrix = job->right + (state->right_batch == 1 ? 0 : number) * matrix_bytes(panels);
     const int64_t last = lesser((part + 1) * state->chunk_panels, panels->panels);
     for (int64_t panel = part * state->chunk_panels; panel < last; panel++) {
+        if (pool_is_stopped()) return;
         BytePlace there = place;
         there.data += panel * BYTE_COLUMNS * item_size(panels->epilogue.type);
         if (there.residual) there.residual += panel * BYTE_COLUMNS * (int64_t)sizeof(float);

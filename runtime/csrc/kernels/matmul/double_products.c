@@ -129,7 +129,7 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
     const int64_t rows = state->m - first < CHUNK_ROWS ? state->m - first : CHUNK_ROWS;
     double *packed = (double *)(void *)job->run->own[thread];
     pack_panel(state, right, columns, packed);
-    for (int64_t i = 0; i < rows; i += ROWS)
+    for (int64_t i = 0; i < rows && !pool_is_stopped(); i += ROWS)
         multiply_rows(
             state, left + i * state->left_row, packed, rows - i < ROWS ? rows - i : ROWS, columns,
             out + i * state->out_row);

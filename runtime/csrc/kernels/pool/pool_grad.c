@@ -15,7 +15,7 @@ enum { AXES = 3, POOL_WORK = 1 << 15 };  // elements and taps of a chunk: see si
 typedef struct {
     int64_t channels;  // of all images
     int64_t size[AXES], taps[AXES], result[AXES], stride[AXES], dilation[AXES], before[AXES];
-    int64_t elements, windows;  // of a channel
+    int64_t elements, windows, window;  // of a channel, and taps of a window
     const float *dy, *x, *y, *factors;
     float *dx;
     int64_t unit;  // channels of a chunk
@@ -44,7 +44,8 @@ static bool read_pool(PoolGrad *pool, Params *params, int needed) {
     pool->factors = (const float *)tensors[4].data;
     pool->channels = next_int(params);
     pool->elements = pool->windows = 1;
-    int64_t window = 1, plane = 1;
+    pool->window = 1;
+    int64_t plane = 1;
     for (int axis = 0; axis < AXES; axis++) {
         pool->size[axis] = next_int(params);
         pool->taps[axis] = next_int(params);
@@ -54,15 +55,15 @@ static bool read_pool(PoolGrad *pool, Params *params, int needed) {
         pool->before[axis] = next_int(params);
         pool->elements = size_of(pool->elements, pool->size[axis], 1);
         pool->windows = size_of(pool->windows, pool->result[axis], 1);
-        window = size_of(window, pool->taps[axis], 1);
-        if (window <= 0 || pool->windows <= 0 || pool->elements <= 0) return false;
+        pool->window = size_of(pool->window, pool->taps[axis], 1);
+        if (pool->window <= 0 || pool->windows <= 0 || pool->elements <= 0) return false;
         if (!window_fits(
                 pool->stride[axis], pool->dilation[axis], pool->before[axis], pool->taps[axis],
                 pool->result[axis], &plane)) {
             return false;
         }
     }
-    const int64_t work = size_of(pool->windows, window, 1);
+    const int64_t work = size_of(pool->windows, pool->window, 1);
     pool->unit = work >= 0 && pool->elements + work < POOL_WORK
                      ? POOL_WORK / (pool->elements + work + 1) + 1
                      : 1;
@@ -164,13 +165,14 @@ static void give_to_first(
 
 INLINE void all_windows(const PoolGrad *pool, int64_t channel, WindowFn work) {
     memset(pool->dx + channel * pool->elements, 0, (size_t)pool->elements * sizeof(float));
-    int64_t window = 0;
+    int64_t window = 0, done = 0;
     Span spans[AXES];
     for (int64_t i = 0; i < pool->result[0]; i++) {
         spans[0] = find_span(pool, 0, i);
         for (int64_t j = 0; j < pool->result[1]; j++) {
             spans[1] = find_span(pool, 1, j);
             for (int64_t k = 0; k < pool->result[2]; k++, window++) {
+                if (is_stopped_after(pool->window, &done)) return;
                 spans[2] = find_span(pool, 2, k);
                 work(pool, channel, spans, window);
             }

@@ -12,6 +12,9 @@ typedef enum { ADD, ADD_ABS, ADD_SQUARE, ADD_EXP, MULTIPLY, LEAST, GREATEST } St
 // Elements that are put together by a chunk of work, at least.
 enum { REDUCE_WORK = 1 << 14 };
 
+// Elements of a line after which somebody may want to stop.
+enum { MOST_AT_ONCE = 1 << 20 };
+
 // Combines what is reduced for some neighbours in the result.
 typedef void (*StepFn)(const Fold *fold, Step step);
 
@@ -160,14 +163,19 @@ static void sum_block(
     const int last = reduce->reduced - 1;
     Fold fold = {
         .width = width,
-        .n = reduce->dims[last],
         .along = reduce->strides[last],
         .across = reduce->kept_strides[reduce->kept - 1],
         .shifts = shifts,
         .sums = sums};
+    int64_t done = 0;
     for (int64_t turn = 0; turn < reduce->turns; turn++) {
-        fold.from = from + offset_of(turn, last, reduce->dims, reduce->strides);
-        reduce->step(&fold, step);
+        const char *line = from + offset_of(turn, last, reduce->dims, reduce->strides);
+        for (int64_t i = 0; i < reduce->dims[last]; i += MOST_AT_ONCE) {
+            fold.from = line + i * fold.along;
+            fold.n = lesser(reduce->dims[last] - i, MOST_AT_ONCE);
+            if (is_stopped_after(width * fold.n, &done)) return;
+            reduce->step(&fold, step);
+        }
     }
 }
 

@@ -183,13 +183,13 @@ static bool points_of(const Line *line, int64_t bin, int64_t *begin, int64_t *en
 }
 
 static void largest_bins(const Regions *state, const Line *lines, const float *plane, float *out) {
-    int64_t top = 0, bottom;
+    int64_t top = 0, bottom, done = 0;
     for (int64_t i = 0; i < state->bins[0] && !pool_is_stopped(); i++) {
         const bool zero_row = points_of(&lines[0], i, &top, &bottom);
         int64_t left = 0, right;
         for (int64_t j = 0; j < state->bins[1]; j++) {
             float best = points_of(&lines[1], j, &left, &right) || zero_row ? 0 : -INFINITY;
-            for (int64_t p = top; p < bottom; p++)
+            for (int64_t p = top; p < bottom && !is_stopped_after(right - left, &done); p++)
                 for (int64_t q = left; q < right; q++) {
                     const float corner = largest_corner(
                         &lines[0].points[p], &lines[1].points[q], plane, state->sizes[1]);
@@ -277,6 +277,7 @@ static void pool_region(void *context, int64_t number, int thread) {
     const int64_t width = state->sizes[1], plane = state->sizes[0] * width;
     const float *image = state->x + (int64_t)region[0] * state->channels * plane;
     float *out = state->out + number * state->channels * state->bins[0] * state->bins[1];
+    int64_t done = 0;
     for (int64_t channel = 0; channel < state->channels; channel++, image += plane)
         for (int64_t i = 0; i < state->bins[0] && !pool_is_stopped(); i++)
             for (int64_t j = 0; j < state->bins[1]; j++) {
@@ -284,7 +285,7 @@ static void pool_region(void *context, int64_t number, int thread) {
                 bin_edges(state, 0, corners[1], corners[3], i, &top, &bottom);
                 bin_edges(state, 1, corners[0], corners[2], j, &left, &right);
                 float best = top < bottom && left < right ? -INFINITY : 0;
-                for (int64_t a = top; a < bottom; a++)
+                for (int64_t a = top; a < bottom && !is_stopped_after(right - left, &done); a++)
                     for (int64_t b = left; b < right; b++)
                         best = LARGER(best, image[a * width + b]);
                 *out++ = best;

@@ -171,7 +171,9 @@ static void resample_row(const Resample *state, int64_t row) {
         *out = sum;
         return;
     }
+    int64_t done = 0;
     for (int64_t tap = 0; tap < state->taps; tap++) {
+        if (is_stopped_after(inner, &done)) return;
         const float *from = x + indices[tap] * inner;
         const float weight = weights[tap];
         if (tap == 0)

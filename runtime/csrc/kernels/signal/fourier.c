@@ -48,10 +48,12 @@ static bool are_lines(
     const int64_t given = x->dims[axis] < length ? x->dims[axis] : length;
     const bool weighted = !window->data || (window->rank == 1 && window->dims[0] >= given &&
                                             window->dtype == F32 && is_contiguous(window));
-    // All of the results, or half of them: so what the kernel needs is no more than they have.
-    return weighted && length > 0 && y->dims[axis] <= length && y->dims[axis] > length / 2 &&
-           x->dims[last] >= 1 && x->dims[last] <= 2 && y->dims[last] >= 1 && y->dims[last] <= 2 &&
-           element_count(y) > 0;
+    // All of the results, or half of them, each in a place of its own: so what the kernel needs is no
+    // more than they have.
+    const bool apart = y->dims[axis] == 1 || y->strides[axis] != 0;
+    return weighted && apart && length > 0 && y->dims[axis] <= length &&
+           y->dims[axis] > length / 2 && x->dims[last] >= 1 && x->dims[last] <= 2 &&
+           y->dims[last] >= 1 && y->dims[last] <= 2 && element_count(y) > 0;
 }
 
 static void *prepare(Params *params, Needs *needs) {

@@ -123,8 +123,9 @@ static int64_t count_below(const Counts *counts, float level) {
 }
 
 static void count_by_level(const Counts *counts, int64_t *found) {
-    int64_t before = 0;
+    int64_t before = 0, done = 0;
     for (int64_t i = 0; i <= counts->bins; i++) {
+        if (is_stopped_after(counts->count, &done)) return;
         const int64_t up_to = i < counts->bins ? count_below(counts, counts->levels[i])
                                                : counts->count;
         found[i] = up_to - before;

@@ -279,6 +279,7 @@ static Failure run_trees(const void *state, const Run *run) {
         return OK;
     }
     share_chunks(run, forest->rows * ceil_div(forest->trees, TREES_OF_CHUNK), do_trees, &job);
+    if (pool_is_stopped()) return OK;  // not all ends are known: those that are not lead anywhere
     const int32_t *ends = (const int32_t *)(const void *)run->shared;
     bool *met = (bool *)run->shared + forest->rows * forest->trees * 4;
     if (forest->doubles)

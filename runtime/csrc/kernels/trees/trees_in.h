@@ -129,6 +129,7 @@ static void NAMED(single_row)(const Forest *forest, int64_t row, bool *met) {
     const REAL *numbers = (const REAL *)(const void *)forest->x + row * forest->columns;
     REAL *out = (REAL *)(void *)forest->out + row * forest->targets;
     for (int64_t tree = 0; tree < forest->trees; tree += TREES_OF_CHUNK) {
+        if (pool_is_stopped()) return;
         const int64_t end = lesser(tree + TREES_OF_CHUNK, forest->trees);
         NAMED(end_in_trees)(forest, numbers, tree, end, ends);
         NAMED(take_ends)(forest, ends, end - tree, out, met);
@@ -161,7 +162,7 @@ static void NAMED(some_rows)(const Forest *forest, int64_t begin, int64_t end, b
         (size_t)((end - begin) * targets) * sizeof(REAL));
     if (forest->aggregate != SUM_OF) memset(met, 0, (size_t)((end - begin) * targets));
     if (whole > begin)
-        for (int64_t tree = 0; tree < forest->trees; tree++)
+        for (int64_t tree = 0; tree < forest->trees && !pool_is_stopped(); tree++)
             NAMED(rows_together)(forest, begin, whole, tree, met);
     for (int64_t row = whole; row < end; row++)
         NAMED(single_row)(forest, row, met + (row - begin) * targets);

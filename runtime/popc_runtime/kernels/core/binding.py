@@ -7,14 +7,14 @@ the call or calls that do the work on every run.  A run is then a plain walk ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import field, frozen
 from popc_runtime.kernels.core.bound import Bound, Call
 from popc_runtime.kernels.core.operands import Operands
 from popc_runtime.kernels.core.random_state import RandomState
@@ -98,11 +98,13 @@ class Binding(Operands[Array]):
         scratch: Temporary memory for the duration of one call.
         random: The device's random numbers.
         replica: The number of the replica that the instruction runs on.
+        calls: The functions of the host, by name.
     """
 
     scratch: Scratch
     random: RandomState
     replica: int = 0
+    calls: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Any])
 
 
 Kernel: TypeAlias = Callable[[Binding], Calls]

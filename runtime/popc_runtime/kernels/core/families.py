@@ -94,6 +94,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "custom": (
         "Custom",
         "CustomGrad",
+        "HostCall",
     ),
     "dynamic": (
         "DynamicAdd",

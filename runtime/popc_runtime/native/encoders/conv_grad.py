@@ -10,7 +10,7 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Any, Final
 from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
-from popc_runtime.native.algorithms import lines_win
+from popc_runtime.native.algorithms import copies_fit, lines_win
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import move_record
 from popc_runtime.native.epilogues import epilogue_activation
@@ -45,7 +45,7 @@ def _weights_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record 
     words += [*tensor_words(None), *tensor_words(None), group]
     for axis in axes:
         words += (axis.stride, axis.dilation, axis.begin)
-    depthwise = x.shape[1] == group > 1 and len(axes) <= 2
+    depthwise = x.shape[1] == group > 1 and len(axes) <= 2 and copies_fit(out.shape, dy.shape)
     kernel = "DepthwiseConvWeights_f32" if depthwise else "ConvWeights_f32"
     return Record(kernel, (*words, *activation_words(0, ())))
 

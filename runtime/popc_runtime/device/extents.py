@@ -1,0 +1,30 @@
+"""Stretches of memory, and whether others meet them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+__all__ = ["Extents"]
+
+
+class Extents:
+    """Stretches of bytes, given by first byte and end; those that meet are kept as one."""
+
+    def __init__(self, stretches: Iterable[tuple[int, int]]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end in sorted(stretches):
+            if self._ends and start <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+    def meet(self, low: int, high: int) -> bool:
+        """True if any byte from ``low`` on and before ``high`` is in one of them."""
+        last = bisect_left(self._starts, high) - 1
+        return last >= 0 and low < self._ends[last]
