@@ -179,12 +179,11 @@ def _modelled(network: Network, arguments: argparse.Namespace) -> list[dict[str,
     nbytes, compute = arguments.megabytes * 1e6, arguments.step_ms / 1e3
     rows = []
     for size in (1, 10, 100, arguments.replicas):
-        spread = np.random.default_rng(0).normal(1, 0.02, size)
+        spread = [float(factor) for factor in np.random.default_rng(0).normal(1, 0.02, size)]
         formula = all_reduce_seconds(network, size, 1, nbytes)
         even, _ = simulated_step(network, size, 1, [nbytes], lambda _: 0.0)
-        step, waits = simulated_step(
-            network, size, 1, [nbytes], lambda rank, s=spread: compute * float(s[rank])
-        )
+        seconds = [compute * factor for factor in spread]
+        step, waits = simulated_step(network, size, 1, [nbytes], seconds.__getitem__)
         rows.append(
             {
                 "replicas": size,

@@ -32,7 +32,8 @@ def folder(tmp_path: Path) -> Path:
     if not _MPIEXEC:
         pytest.skip("no mpiexec beside this Python: pip install mpich")
     training_program(tmp_path, trainable(**_ADAM), replicated_graph_count=4)
-    np.savez(tmp_path / "data.npz", **data(32))
+    samples = data(32)
+    np.savez(tmp_path / "data.npz", x=samples["x"], target=samples["target"])
     return tmp_path
 
 

@@ -30,7 +30,7 @@ from popc_runtime.trainer import Checkpoints, Trainer
 from tests.replication.models import normalised, random_samples
 from tests.training.small import data, linear_model, trainable
 
-_SHARDED: Final = {
+_SHARDED: Final[dict[str, Any]] = {
     "optimizer_state_tensor_location": {
         "replicated_tensor_sharding": True,
         "min_elements_for_replicated_tensor_sharding": 1,

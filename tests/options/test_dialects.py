@@ -108,7 +108,6 @@ def test_a_table_is_recognised(table: dict[str, Any], name: str) -> None:
             {"scheduling": {"algorithm": "FASTEST"}},
             "scheduling.algorithm is 'FASTEST', but must be one of CHOOSE_BEST, ",
         ),
-        ),
         (
             {"auto_select_ipus": [2, 2]},
             "auto_select_ipus is [2, 2], several devices, but an archive is a program for one",

@@ -23,7 +23,7 @@ _LOCAL: Final = ("replicatedGraphCount", "replicated_graph_count")
 _HOST: Final = "no effect: what replicas of several processes sum up goes through their hosts"
 
 # By name: kind, default, and what becomes of it.
-PROCESSES: Final[dict[str, tuple[Kind, object, str]]] = {
+PROCESSES: Final[dict[str, tuple[Kind[Any], object, str]]] = {
     _SWITCH: (Truth(), False, f"with {_TOTAL}: `replicated_graph_count` is that of all processes"),
     _TOTAL: (Whole(low=1, high=MAX_REPLICAS), 1, f"`replicated_graph_count`, with {_SWITCH}"),
     _OFFSET: (
