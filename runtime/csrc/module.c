@@ -237,9 +237,20 @@ static PyObject *program_time_method(PyObject *self, PyObject *argument) {
     return PyLong_FromLongLong(program_time(((ProgramObject *)self)->program, index));
 }
 
+static PyObject *program_scratch_method(PyObject *self, PyObject *argument) {
+    int64_t which;
+    const long threads = PyLong_AsLong(argument);
+    if (threads == -1 && PyErr_Occurred()) return NULL;
+    const int most = threads < MAX_THREADS ? (int)threads : MAX_THREADS;
+    const int64_t bytes = program_scratch(((ProgramObject *)self)->program, most, &which);
+    return Py_BuildValue("LL", (long long)bytes, (long long)which);
+}
+
 static PyMethodDef program_methods[] = {
     {"run", program_run_method, METH_VARARGS,
      "run(threads, deadline=0): run the program to its end."},
+    {"scratch", program_scratch_method, METH_O,
+     "scratch(threads): bytes, and the record that needs most of them."},
     {"measure", program_measure_method, METH_O, "measure(wanted): take times from now on, or not."},
     {"nanoseconds", program_time_method, METH_O, "nanoseconds(record): since measure()."},
     {NULL, NULL, 0, NULL},

@@ -46,6 +46,7 @@ struct Program {
     int64_t count;
     int64_t capacity;
     Needs needs;
+    int64_t neediest;  // node
     char *shared;
     char *own;
     int own_threads;
@@ -208,6 +209,7 @@ static ProgramError prepare_kernels(Program *program, int threads, int64_t *whic
     pool_release(threads);
     pool_watch(before);
     *which = 0;
+    int64_t most = 0;
     if (atomic_load(&program->watch.stopped)) return PROGRAM_STOPPED;
     for (int64_t index = 0; index < program->count; index++) {
         const Preparation *own = &program->preparations[index];
@@ -215,6 +217,9 @@ static ProgramError prepare_kernels(Program *program, int threads, int64_t *whic
         if (own->error != PROGRAM_OK) return own->error;
         if (own->needs.shared > program->needs.shared) program->needs.shared = own->needs.shared;
         if (own->needs.own > program->needs.own) program->needs.own = own->needs.own;
+        if (own->needs.shared + own->needs.own <= most) continue;
+        most = own->needs.shared + own->needs.own;
+        program->neediest = index;
     }
     return PROGRAM_OK;
 }
@@ -258,6 +263,11 @@ void program_free(Program *program) {
 // -- running it -----------------------------------------------------------------------------------
 
 static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+int64_t program_scratch(const Program *program, int threads, int64_t *which) {
+    *which = program->neediest;
+    return round_up(program->needs.shared) + threads * round_up(program->needs.own);
+}
 
 // Scratch is allocated when a program first runs with so many threads.
 static bool find_scratch(Program *program, int threads) {

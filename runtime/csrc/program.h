@@ -27,6 +27,10 @@ Program *program_new(
     void *context, ProgramError *error, int64_t *which);
 void program_free(Program *program);
 
+// Bytes of scratch memory that a run on so many threads has, and the number of the record that needs
+// most of them.
+int64_t program_scratch(const Program *program, int threads, int64_t *which);
+
 // 0, or the number of the record that stopped it plus one; `program_failure` says why, if it was a
 // kernel or the time: `deadline` is in nanoseconds of CLOCK_MONOTONIC, 0 for none.
 int64_t program_run(

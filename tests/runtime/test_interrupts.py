@@ -154,6 +154,19 @@ def test_more_elements_than_memory_are_refused() -> None:
         _made((_wide(1 << 20, 1 << 20),), (), "numpy")
 
 
+@_needs_kernels
+def test_scratch_memory_is_not_much_larger_than_what_it_is_for() -> None:
+    """A window that skips 2**30 elements of padding, on four numbers."""
+    step = 1 << 30
+    slots, item = _long(
+        "Conv", (1, 1, 4), (1, 1, 3), (1, 1, 2), strides=(step,), pads=(step - 3, 1), group=1
+    )
+    with pytest.raises(
+        DeviceError, match=r"Conv \(long\) .* it needs 8,589,935,104 bytes of scratch"
+    ):
+        _made(slots, (item,), "native").run(timeout=_SOON)
+
+
 @_EVERY_ENGINE
 @pytest.mark.parametrize("places", [8, (1 << 39) + 1])
 def test_roots_of_a_transform_are_no_more_than_its_results(engine: str, places: int) -> None:

@@ -16,9 +16,9 @@ from popc_runtime.device.control import branch_call, repeat_call
 from popc_runtime.device.numpy_binder import NumpyBinder
 from popc_runtime.device.steps import InstructionTime, Step, cannot_be_bound, naming, tell_iteration
 from popc_runtime.errors import DeviceError, PopcError, RunTimeoutError
-from popc_runtime.format import Block, DType, IfBlock, Instruction, RepeatBlock
+from popc_runtime.format import Block, DType, IfBlock, Instruction, ProgramImage, RepeatBlock
 from popc_runtime.ground.frozen import frozen, replace
-from popc_runtime.ground.hints import TYPE_CHECKING, NoReturn, TypeVar
+from popc_runtime.ground.hints import TYPE_CHECKING, Final, NoReturn, TypeVar
 from popc_runtime.native import (
     Branch,
     DirectRun,
@@ -44,9 +44,24 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeBinder", "is_native"]
 
+# Of the memory that kernels have beside that of the program: bytes that are always allowed, and how
+# many times as large as the latter it may be.
+_LEAST_SCRATCH: Final = 1 << 30
+_SCRATCH_OF_MEMORY: Final = 16
+
 # A loop around an instruction, and where the number of its iteration stands.
 _Loops = tuple[tuple[RepeatBlock, View], ...]
 _T = TypeVar("_T")
+
+
+def _most_scratch(image: ProgramImage) -> int:
+    """Bytes that kernels may have beside the memory of a program, whose size limits bound.
+
+    Copies, packed operands and sums are a few times as large as operands; what is much larger comes
+    of padding and strides that nobody means.
+    """
+    regions = (image.arena_bytes, image.constant_bytes, image.state_bytes, image.remote_bytes)
+    return max(_LEAST_SCRATCH, _SCRATCH_OF_MEMORY * sum(regions))
 
 
 @frozen
@@ -117,12 +132,14 @@ class NativeBinder(Binder):
     def _native_program(self, steps: Sequence[Step]) -> NativeProgram:
         items = [step.item for step in steps if isinstance(step, _NativeStep)]
         try:
-            return NativeProgram(self._library, items, self.program.memory, self.program.threads)
+            made = NativeProgram(self._library, items, self.program.memory, self.program.threads)
+            made.require_scratch(_most_scratch(self.program.image))
         except NativeFailure as failure:
             if failure.owner is None:
                 raise DeviceError(f"the program cannot be prepared to run: {failure}") from failure
             step, _ = failure.owner
             raise cannot_be_bound(step.opcode, step.name, failure) from failure
+        return made
 
     # -- binding ---------------------------------------------------------------------------------
 

@@ -135,6 +135,18 @@ class NativeProgram:
         self._module = library.module
         self._calls = len(writer.calls)
 
+    def require_scratch(self, most: int) -> None:
+        """Refuse to run with more than ``most`` bytes of scratch memory.
+
+        Raises:
+            NativeFailure: some kernel needs more.
+        """
+        needed, number = self._program.scratch(self._threads)
+        if needed > most:
+            item = self._written[number]
+            reason = f"it needs {needed:,} bytes of scratch memory, more than {most:,}"
+            raise NativeFailure(reason, item.owner if isinstance(item, Record) else None)
+
     def _refused(self, reason: str) -> NativeFailure:
         """For "record 3 is malformed", or "not supported"; -1 is none of the items."""
         number = int(reason.split()[1])
