@@ -111,7 +111,7 @@ def _measured(sizes: list[int]) -> tuple[list[dict[str, Any]], dict[str, float]]
 
 
 def _work(archive: Path) -> None:
-    """What one process of a measurement does; the first one prints the figures."""
+    """The work of one process of a measurement; the first one prints the figures."""
     with join() as group:
         executable = popc_runtime.load(archive, group=group)
         rng = np.random.default_rng(0)

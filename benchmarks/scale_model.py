@@ -1,4 +1,4 @@
-"""What a training step takes on many processes: a formula, and a simulation to check it with.
+"""The time of a training step on many processes: a formula, and a simulation to check it with.
 
 Processes are P, each with L replicas; a gradient has B bytes.  An all-reduce is two exchanges (see
 `popc_runtime.kernels.collectives_between`): each process sends each other one the elements that

@@ -70,7 +70,7 @@ def make_engine(
     from popc_runtime.device import ReplicatedEngine
     from popc_runtime.groups import ReplicaShare
 
-    return ReplicatedEngine(
+    made = ReplicatedEngine(
         make_binder,
         image,
         constants,
@@ -85,6 +85,9 @@ def make_engine(
         late=late,
         watch=watch,
     )
+    if share is not None and share.group is not None:
+        share.group.agree("the engine that computes", {"engine": made.kind})
+    return made
 
 
 def synthetic_inputs(manifest: Manifest, seed: int) -> dict[str, SyntheticInput]:

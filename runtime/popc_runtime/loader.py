@@ -28,6 +28,7 @@ from popc_runtime.recipe import Recipe
 
 if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
+    from popc_runtime.format.reader import PendingBlob
     from popc_runtime.format.signature import Keys
     from popc_runtime.groups import Group, ReplicaShare
 
@@ -106,7 +107,6 @@ def load(
         "require_signature": require_signature,
         "host_calls": host_calls,
     }
-    numbers = _wants_numbers(bfloat16)
     with (
         ArchiveFile.open(source, limits=limits) as archive,
         _signed(archive, source, require_signature).begin(
@@ -116,46 +116,47 @@ def load(
         image = decode_program(archive.read("program"), limits)
         _check_image(archive.manifest, image, limits, weights.data.nbytes, group)
         require_host_calls(archive.manifest.host_calls, host_calls or {})
-        seed = archive.manifest.seed if seed is None else seed
-        manifest, share = archive.manifest, None
-        if group is not None:
-            manifest, share = _joined(archive, image, group, seed, checks=floating_point_checks)
-        if LOAD_PROGRAM in image.programs:
-            weights.verify()  # nothing runs on bytes that may be damaged
-        executable = Executable(
+        manifest, share = _joined(archive, image, group, seed, checks=floating_point_checks)
+        _verify(weights, image)
+        return Executable(
             manifest,
             image,
             weights.data,
-            seed=seed,
+            seed=archive.manifest.seed if seed is None else seed,
             threads=count,
             floating_point_checks=floating_point_checks,
             engine=engine,
             profiles=_profiles(archive),
-            numbers=numbers,
+            numbers=_wants_numbers(bfloat16),
             timeout=timeout,
             guard=weights.guard,
             recipe=None if group else Recipe(load, _tidied(source), archive.digest, settings),
             share=share,
             host_calls=host_calls,
         )
-        if group is not None:
-            group.agree("the engine that computes", {"engine": executable.engine})
-        return executable
+
+
+def _verify(weights: PendingBlob, image: ProgramImage) -> None:
+    """Let nothing run on bytes that may be damaged."""
+    if LOAD_PROGRAM in image.programs:
+        weights.verify()
 
 
 def _joined(
     archive: ArchiveFile,
     image: ProgramImage,
-    group: Group,
-    seed: int,
+    group: Group | None,
+    seed: int | None,
     *,
     checks: bool | Iterable[str] | None,
-) -> tuple[Manifest, ReplicaShare]:
+) -> tuple[Manifest, ReplicaShare | None]:
     """The manifest of the replicas of this process, and the numbers of these.
 
     Raises:
         UsageError: the processes do not load the same, or cannot divide the replicas.
     """
+    if group is None:
+        return archive.manifest, None
     from importlib.metadata import version
 
     from popc_runtime.groups import ReplicaShare, local_manifest
@@ -165,7 +166,7 @@ def _joined(
         {
             "archive": f"SHA-256 {archive.digest.hex()[:16]}",
             "popc-runtime": version("popc-runtime"),
-            "seed": str(seed),
+            "seed": "that of the archive" if seed is None else str(seed),
             "floating_point_checks": str(checks),
         },
     )
