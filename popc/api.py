@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, BinaryIO, Unpack
 
 from popc.archive import Archive, Content, build_archive
@@ -11,7 +12,8 @@ from popc.compiler import Compiled, Planned, compile_program, plan_program
 from popc.evaluation import compile_evaluation
 from popc.fitting import prove_fits
 from popc.frontend import ModelSource
-from popc.progress import OnProgress, Watch
+from popc.ops.shared import sharing
+from popc.progress import UNWATCHED, OnProgress, Watch
 from popc.reporting.budget import check_budget
 from popc.reporting.estimation import (
     check_target,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "archive_of",
+    "archive_of_requests",
     "compile_request",
     "compile_requests",
     "estimate_model",
@@ -60,17 +63,31 @@ def compile_requests(
     first = requests.programs[0]
     check_target(first.options)
     loaded = first.load()
-    compiled = [compile_program(request, loaded, watch) for request in requests.programs]
-    fits = prove_fits(requests, loaded)
+    with sharing() if len(requests.programs) > 1 else nullcontext():
+        compiled = [compile_program(request, loaded, watch) for request in requests.programs]
+        return archive_of_requests(requests, compiled, watch, against)
+
+
+def archive_of_requests(
+    requests: Requests,
+    compiled: Sequence[Compiled],
+    watch: Watch,
+    against: str | os.PathLike[str] | None = None,
+) -> Archive:
+    """The archive of the programs that ``requests`` ask for; see `compile_requests`."""
+    fits = prove_fits(requests, compiled[0].planned.program.loaded)
+    programs = list(compiled)
     if requests.evaluate:
-        compiled += [compile_evaluation(program, watch) for program in compiled]
-    archive = archive_of(compiled, fits)
-    for program in compiled:
+        programs += [compile_evaluation(program, watch) for program in compiled]
+    archive = archive_of(programs, fits, watch)
+    for program in programs:
         check_budget(program, archive, against)
     return archive
 
 
-def archive_of(compiled: Sequence[Compiled], fits: Sequence[FitSpec] = ()) -> Archive:
+def archive_of(
+    compiled: Sequence[Compiled], fits: Sequence[FitSpec] = (), watch: Watch = UNWATCHED
+) -> Archive:
     """The archive of compiled programs, with the costs that their options ask for.
 
     Raises:
@@ -85,7 +102,7 @@ def archive_of(compiled: Sequence[Compiled], fits: Sequence[FitSpec] = ()) -> Ar
         planned = program.planned
         told = (*planned.options.foreign.notes, *planned.model.notes, *warnings)
         notes |= dict.fromkeys(told)
-    archive = build_archive(contents, fits)
+    archive = build_archive(contents, fits, watch)
     archive.notes = tuple(notes)
     return archive
 

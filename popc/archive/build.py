@@ -17,6 +17,7 @@ from popc.ir import Graph, Tensor
 from popc.ir.attributes import text
 from popc.memory import ConstantBlock, MemoryPlan
 from popc.options import FloatingPointException, Options, WeightStorage
+from popc.progress import UNWATCHED, OnBytes, Stage, Watch
 from popc_runtime.device import EVALUATION_PROGRAM, MAIN_PROGRAM
 from popc_runtime.format import (
     Blob,
@@ -57,19 +58,21 @@ class Content:
     cycles: bytes = b""
 
 
-def build_archive(contents: Sequence[Content], fits: Sequence[FitSpec] = ()) -> Archive:
+def build_archive(
+    contents: Sequence[Content], fits: Sequence[FitSpec] = (), watch: Watch = UNWATCHED
+) -> Archive:
     """The archive of a model that was compiled once or, for several shapes, several times.
 
     The first program is ``main``, and options are its.  ``fits`` say what may be done with inputs
-    of other shapes.
+    of other shapes.  ``watch`` is told how much of the weights is compared and packed.
 
     Raises:
         UsageError: see `merge_images`.
     """
     planned = contents[0].compiled.planned
     options = planned.options
-    manifest, image, blocks = _merged(contents, fits)
-    image, constants = _stored(image, blocks, options)
+    manifest, image, blocks = _merged(contents, fits, watch.counter(Stage.PACK))
+    image, constants = _stored(image, blocks, options, watch.counter(Stage.PACK))
     require_memory(image)
     program = encode_program(image)
     require_readable(manifest, program)
@@ -117,7 +120,7 @@ def _names(contents: Sequence[Content]) -> tuple[str, ...]:
 
 
 def _merged(
-    contents: Sequence[Content], fits: Sequence[FitSpec]
+    contents: Sequence[Content], fits: Sequence[FitSpec], on_bytes: OnBytes
 ) -> tuple[Manifest, ProgramImage, tuple[ConstantBlock, ...]]:
     """The programs together; a single one as it is."""
     compiled = [content.compiled for content in contents]
@@ -131,7 +134,7 @@ def _merged(
         ProgramPart(name, each.image, each.planned.plan.constants, manifest.variables)
         for name, each, manifest in zip((MAIN_PROGRAM, *names), compiled, manifests, strict=True)
     ]
-    image, constants, variables = merge_images(parts)
+    image, constants, variables = merge_images(parts, on_bytes)
     variants = tuple(map(_program, names, manifests[1:]))
     manifest = replace(
         manifests[0],
@@ -231,11 +234,14 @@ def _host_calls(graph: Graph) -> tuple[HostCallSpec, ...]:
 
 
 def _stored(
-    image: ProgramImage, constants: tuple[ConstantBlock, ...], options: Options
+    image: ProgramImage,
+    constants: tuple[ConstantBlock, ...],
+    options: Options,
+    on_bytes: OnBytes,
 ) -> tuple[ProgramImage, tuple[Piece, ...]]:
     """Constants as the file holds them, and the program that finds them there."""
     if options.pack_weights and not options.enable_floating_point_checks:  # which numpy makes
-        image, constants = store_in_panels(image, constants)
+        image, constants = store_in_panels(image, constants, on_bytes)
     return image, tuple(Piece(block.offset, block.data) for block in constants)
 
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from popc.memory import ConstantBlock
+from popc.ops.shared import content_digest
+from popc.progress import OnBytes
 from popc.schedule import aligned
 from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import UsageError
@@ -58,14 +57,17 @@ class ProgramPart:
 
 
 def merge_images(
-    parts: Sequence[ProgramPart],
+    parts: Sequence[ProgramPart], on_bytes: OnBytes
 ) -> tuple[ProgramImage, tuple[ConstantBlock, ...], tuple[VariableSpec, ...]]:
     """The image of all parts, its constants, and the variables by name.
+
+    ``on_bytes`` is told how much of the constants has been looked at.
 
     Raises:
         UsageError: programs lay out variables so differently that they cannot share them.
     """
-    merger = _Merger()
+    total = sum(block.data.nbytes for part in parts for block in part.constants)
+    merger = _Merger(_Constants(total, on_bytes))
     for part in parts:
         merger.add(part)
     variables = sorted(merger.variables.values(), key=lambda spec: spec.name)
@@ -74,15 +76,20 @@ def merge_images(
 
 @dataclass(slots=True)
 class _Constants:
-    """Constants by their content."""
+    """Constants by their content; ``on_bytes`` is told how many of ``total`` bytes were seen."""
 
+    total: int
+    on_bytes: OnBytes
+    done: int = 0
     blocks: list[ConstantBlock] = field(default_factory=list[ConstantBlock])
     nbytes: int = 0
     _offsets: dict[tuple[int, bytes], int] = field(default_factory=dict["tuple[int, bytes]", int])
 
     def offset(self, data: Array) -> int:
         """The place of these bytes, which are added if need be."""
-        key = (data.nbytes, blake2b(data.reshape(-1).view(np.uint8).data, digest_size=32).digest())
+        key = (data.nbytes, content_digest(data))
+        self.done += data.nbytes
+        self.on_bytes(self.done, self.total)
         if key not in self._offsets:
             self._offsets[key] = self.nbytes
             self.blocks.append(ConstantBlock(self.nbytes, data))
@@ -93,8 +100,8 @@ class _Constants:
 class _Merger:
     """Adds one program after the other."""
 
-    def __init__(self) -> None:
-        self.constants = _Constants()
+    def __init__(self, constants: _Constants) -> None:
+        self.constants = constants
         self.variables: dict[str, VariableSpec] = {}
         self._slots: dict[Slot, int] = {}
         self._programs: dict[str, Block] = {}

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from popc.memory import ConstantBlock
+from popc.progress import OnBytes
 from popc.schedule import aligned
 from popc_runtime.format import (
     Array,
@@ -42,19 +43,25 @@ _RIGHT: Final = 1  # the operand
 
 
 def store_in_panels(
-    image: ProgramImage, constants: Sequence[ConstantBlock]
+    image: ProgramImage, constants: Sequence[ConstantBlock], on_bytes: OnBytes
 ) -> tuple[ProgramImage, tuple[ConstantBlock, ...]]:
-    """``image`` and its constants, some of them in panels; the others as they are."""
+    """``image`` and its constants, some of them in panels; the others as they are.
+
+    ``on_bytes`` is told how many of those in panels are done.
+    """
     chosen = _chosen(image, constants)
     if not chosen:
         return image, tuple(constants)
     blocks: list[ConstantBlock] = []
-    size = 0
+    size, done = 0, 0
+    total = sum(constants[number].data.nbytes for number in chosen)
     for number, block in enumerate(constants):
         data = block.data
         if number in chosen:
             slot, packing = chosen[number]
             data = pack_panels(_elements(image.slots[slot], block), packing)
+            done += block.data.nbytes
+            on_bytes(done, total)
         blocks.append(ConstantBlock(size, data))
         size = aligned(size + data.nbytes)
     moves = [new.offset - old.offset for new, old in zip(blocks, constants, strict=True)]

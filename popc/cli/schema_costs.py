@@ -8,7 +8,6 @@ from popc.cli.schema_words import (
     ANY,
     COUNT,
     NUMBER,
-    OBJECT,
     TEXT,
     TRUTH,
     WHOLE,
@@ -19,7 +18,7 @@ from popc.cli.schema_words import (
     record,
 )
 
-__all__ = ["DIFF", "ESTIMATE", "EXPLAIN", "REPORT", "TUNE"]
+__all__ = ["DIFF", "ESTIMATE", "EXPLAIN", "REPORT", "TARGET", "TUNE"]
 
 _CYCLES: Final = record(
     {"total": COUNT, "compute": COUNT, "exchange": COUNT, "sync": COUNT},
@@ -30,9 +29,91 @@ _KINDS: Final = record(
     {"total": COUNT, "compute": COUNT, "exchange": COUNT, "sync": COUNT, "launch": COUNT},
     host=COUNT,
 )
+_NUMBERS_OF_TARGET: Final = map_of({"type": ["integer", "number", "string"]})
+TARGET: Final = record(
+    {
+        "name": TEXT,
+        "description": TEXT,
+        **dict.fromkeys(("tile", "conv", "exchange", "links", "host"), _NUMBERS_OF_TARGET),
+        "num_ipus": COUNT,
+        "num_io_tiles": COUNT,
+        "selection_order": TEXT,
+    },
+    aliases=list_of(TEXT),
+    peak_tflops=map_of(NUMBER),
+)
+_PIPELINE: Final = record(
+    {
+        "fill_cycles": COUNT,
+        "turn_cycles": COUNT,
+        "turns": COUNT,
+        "flush_cycles": COUNT,
+        "copy_cycles_per_turn": COUNT,
+        "hidden_cycles": COUNT,
+        "hidden": map_of(COUNT),
+        "utilisation": NUMBER,
+        "chips": list_of(record({"ipu": WHOLE, "stages": list_of(WHOLE), "cycles": COUNT})),
+    }
+)
+_MEMORY_OF_CHIP: Final = record(
+    {
+        **dict.fromkeys(
+            (
+                *("limit_bytes", "peak_bytes", "average_bytes", "always_live_bytes"),
+                *("not_always_live_bytes", "total_bytes", "tiles_over"),
+            ),
+            COUNT,
+        ),
+        "peak_step": TEXT,
+        "busiest": map_of(COUNT),
+        "average": map_of(COUNT),
+    },
+    always_live=list_of(COUNT),
+    peak=list_of(COUNT),
+    steps=list_of(
+        record(
+            {
+                "name": TEXT,
+                "activations": COUNT,
+                "temporary": COUNT,
+                "busiest": COUNT,
+                "tile": WHOLE,
+            }
+        )
+    ),
+    tensors=list_of(
+        record(
+            {
+                "name": TEXT,
+                "type": TEXT,
+                "kind": TEXT,
+                "bytes": COUNT,
+                "first": WHOLE,
+                "last": WHOLE,
+                "origin": TEXT,
+                "on_busiest": COUNT,
+            }
+        )
+    ),
+)
+_OP_COST: Final = record(
+    {
+        "name": TEXT,
+        "op_type": TEXT,
+        "origin": TEXT,
+        "ipu": WHOLE,
+        "times": COUNT,
+        "cycles": map_of(COUNT),
+        "hidden": COUNT,
+        "step": optional(list_of(COUNT)),
+        "temporary_bytes": COUNT,
+        "plans": list_of(TEXT),
+        "phases": list_of(map_of({"type": ["integer", "string"]})),
+    }
+)
 ESTIMATE: Final = record(
     {
-        "target": OBJECT,
+        "target": TARGET,
         "fits": TRUTH,
         "cycles": _KINDS,
         "seconds": NUMBER,
@@ -41,10 +122,11 @@ ESTIMATE: Final = record(
         "device_cycles": COUNT,
         "hidden_cycles": COUNT,
         "assumed_loops": list_of(TEXT),
-        "pipeline": optional(OBJECT),
+        "pipeline": optional(_PIPELINE),
         "plans": COUNT,
-        "memory": list_of(OBJECT),
-    }
+        "memory": list_of(_MEMORY_OF_CHIP),
+    },
+    ops=list_of(_OP_COST),
 )
 
 # -- diff ------------------------------------------------------------------------------------------
@@ -200,7 +282,7 @@ _EXECUTION: Final = record(
     {
         "cycles": _CYCLES,
         "hidden_host_cycles": COUNT,
-        "pipeline": optional(OBJECT),
+        "pipeline": optional(_PIPELINE),
         "seconds": NUMBER,
         "ops": COUNT,
         "cycles_by_op_type": map_of(COUNT),
@@ -230,7 +312,7 @@ REPORT: Final = record(
 # -- explain and tune ------------------------------------------------------------------------------
 
 _CHANGE_OF_OPTIONS: Final = record(
-    {}, options=OBJECT, dims=map_of(COUNT), shapes=map_of(list_of(COUNT))
+    {}, options=map_of(ANY), dims=map_of(COUNT), shapes=map_of(list_of(COUNT))
 )
 _OUTCOME: Final[dict[str, Schema]] = {
     "fits": TRUTH,
@@ -253,6 +335,32 @@ _FINDING: Final = record(
     peak_bytes_change=WHOLE,
     saves={"enum": ["time", "memory"]},
 )
+_SHARE: Final = record(
+    {"name": TEXT, "amount": COUNT, "count": COUNT}, op_type=TEXT, node=TEXT, plan=TEXT
+)
+_HOLDER: Final = record(
+    {"name": TEXT, "type": TEXT, "kind": TEXT, "on_tile": COUNT, "bytes": COUNT},
+    node=TEXT,
+    until=TEXT,
+)
+_FULLEST: Final = record(
+    {
+        **dict.fromkeys(
+            (
+                *("ipu", "limit", "peak", "tile", "tiles", "tiles_over"),
+                *("step", "steps", "steps_over", "others"),
+            ),
+            COUNT,
+        )
+    },
+    op=TEXT,
+    op_type=TEXT,
+    node=TEXT,
+    plan=TEXT,
+    categories=map_of(COUNT),
+    holders=list_of(_HOLDER),
+    temporary=list_of(_SHARE),
+)
 EXPLAIN: Final = record(
     {
         "target": TEXT,
@@ -260,8 +368,8 @@ EXPLAIN: Final = record(
         "cycles": _KINDS,
         "seconds": NUMBER,
         "samples": COUNT,
-        "ipus": list_of(OBJECT),
-        "slowest_ops": list_of(OBJECT),
+        "ipus": list_of(_FULLEST),
+        "slowest_ops": list_of(_SHARE),
         "cycles_by_op_type": map_of(COUNT),
     },
     planned=COUNT,
@@ -272,7 +380,7 @@ EXPLAIN: Final = record(
 )
 _MEASURED: Final = record({**_OUTCOME, "archive_bytes": COUNT})
 _TRIAL: Final = record(
-    {**_OUTCOME, "archive_bytes": COUNT, "options": OBJECT, "arguments": list_of(TEXT)}
+    {**_OUTCOME, "archive_bytes": COUNT, "options": map_of(ANY), "arguments": list_of(TEXT)}
 )
 TUNE: Final = record(
     {

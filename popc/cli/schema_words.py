@@ -10,7 +10,6 @@ __all__ = [
     "COUNT",
     "NUMBER",
     "NUMBER_OR_WORD",
-    "OBJECT",
     "TEXT",
     "TRUTH",
     "WHOLE",
@@ -29,7 +28,6 @@ TRUTH: Final[Schema] = {"type": "boolean"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 WHOLE: Final[Schema] = {"type": "integer"}
 NUMBER: Final[Schema] = {"type": "number"}
-OBJECT: Final[Schema] = {"type": "object"}
 NUMBER_OR_WORD: Final[Schema] = {
     "description": "A number; NaN and infinities are words.",
     "anyOf": [{"type": ["number", "boolean", "null"]}, {"enum": ["nan", "inf", "-inf"]}],

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from popc.cli.schema_costs import DIFF, ESTIMATE, EXPLAIN, REPORT, TUNE
+from popc.cli.schema_costs import DIFF, ESTIMATE, EXPLAIN, REPORT, TARGET, TUNE
 from popc.cli.schema_words import (
     ANY,
     COUNT,
     NUMBER,
     NUMBER_OR_WORD,
-    OBJECT,
     TEXT,
     TRUTH,
     Schema,
@@ -54,9 +53,34 @@ _TENSOR: Final = record(
 )
 _REMOVED: Final = record({"removed": list_of(TEXT), "bytes": COUNT, "dry_run": TRUTH})
 
+_SPEC: Final[dict[str, Schema]] = {"name": TEXT, "dtype": TEXT, "shape": list_of(COUNT)}
+_TENSOR_SPEC: Final = record(
+    {**_SPEC, "labels": list_of({"type": ["string", "integer"]}), "label_kind": optional(TEXT)}
+)
+_VARIABLE: Final = record(
+    {
+        **_SPEC,
+        "role": TEXT,
+        "offset": COUNT,
+        "rows": list_of(COUNT),
+        "whole": list_of(COUNT),
+        "off_chip": TRUTH,
+    }
+)
+_TRAINING: Final = record(
+    {
+        "optimizer": TEXT,
+        "loss": TEXT,
+        "settings": {"description": "The optimizer, as JSON.", **TEXT},
+        "clip_norms": list_of(TEXT),
+        "hyper_parameters": list_of(
+            record({"name": TEXT, "group": TEXT, "value": NUMBER, "variable": TEXT})
+        ),
+    }
+)
 _OF_PROGRAM: Final = {
-    "inputs": list_of({"type": ["string", "object"]}),
-    "outputs": list_of({"type": ["string", "object"]}),
+    "inputs": list_of(_TENSOR_SPEC),
+    "outputs": list_of(_TENSOR_SPEC),
     "streams": list_of(
         record(
             {"name": TEXT, "direction": TEXT, "dtype": TEXT, "shape": list_of(COUNT)},
@@ -66,12 +90,15 @@ _OF_PROGRAM: Final = {
             synthetic=optional(TEXT),
         )
     ),
-    "sequences": list_of(OBJECT),
+    "sequences": list_of(record({"name": TEXT, "tensors": list_of(TEXT)})),
     "memory": map_of(COUNT),
 }
 _INSPECT: Final = record(
     {"kind": {"enum": ["archive", "model"]}, "bytes": COUNT},
-    **_OF_PROGRAM,
+    **{
+        **_OF_PROGRAM,
+        **dict.fromkeys(("inputs", "outputs"), list_of({"anyOf": [TEXT, _TENSOR_SPEC]})),
+    },
     # of archives
     blobs=list_of(
         record(
@@ -103,7 +130,7 @@ _INSPECT: Final = record(
     identical_seeds=TRUTH,
     index_limits=map_of(COUNT),
     model_sha256=TEXT,
-    operators={"type": ["array", "object"]},
+    operators=list_of(TEXT),
     options=list_of(record({"name": TEXT, "value": ANY, "origin": TEXT})),
     program=TEXT,
     programs=list_of(TEXT),
@@ -111,8 +138,8 @@ _INSPECT: Final = record(
     replicas=COUNT,
     schema_hash=TEXT,
     seed=COUNT,
-    training=optional(OBJECT),
-    variables=list_of(OBJECT),
+    training=optional(_TRAINING),
+    variables=list_of(_VARIABLE),
     variants=list_of(record({"name": TEXT, "trains": TRUTH, **_OF_PROGRAM})),
     # of models
     ir_version=COUNT,
@@ -124,6 +151,8 @@ _INSPECT: Final = record(
     weight_count=COUNT,
     weights=list_of(TEXT),
 )
+
+_PROBLEM: Final = optional(record({"code": TEXT, "message": TEXT, "details": list_of(TEXT)}))
 
 # By the name in ``schema``: one for each verb, and for each of those of `popc cache`.
 DOCUMENTS: Final[Mapping[str, Schema]] = {
@@ -155,7 +184,7 @@ DOCUMENTS: Final[Mapping[str, Schema]] = {
                         "bytes": COUNT,
                         "used": NUMBER,
                         "damaged": TRUTH,
-                        "parts": OBJECT,
+                        "parts": map_of(ANY),
                     }
                 )
             ),
@@ -183,11 +212,32 @@ DOCUMENTS: Final[Mapping[str, Schema]] = {
     "check": record(
         {"kind": {"enum": ["archive", "model"]}, "supported": TRUTH},
         compiles=TRUTH,
-        problem=optional(record({"code": TEXT, "message": TEXT, "details": list_of(TEXT)})),
+        problem=_PROBLEM,
+        programs=list_of(
+            record(
+                {
+                    "shapes": map_of(list_of(COUNT)),
+                    "dims": map_of(COUNT),
+                    "compiles": TRUTH,
+                    "problem": _PROBLEM,
+                }
+            )
+        ),
         missing_instructions=list_of(TEXT),
         signed_by=list_of(TEXT),
-        unsupported=list_of(record({"op": TEXT, "domain": TEXT, "reason": TEXT})),
+        unsupported=list_of(
+            record(
+                {
+                    "op": TEXT,
+                    "domain": TEXT,
+                    "opset": COUNT,
+                    "reason": TEXT,
+                    "nodes": list_of(TEXT),
+                }
+            )
+        ),
     ),
+    "serve": record({"models": list_of(TEXT)}),
     "sign": record({"archive": TEXT, "signature": TEXT}),
     "compile": record(
         {},
@@ -212,7 +262,7 @@ DOCUMENTS: Final[Mapping[str, Schema]] = {
             "processors": COUNT,
             "engine": TEXT,
             "native_kernels": list_of(TEXT),
-            "packages": OBJECT,
+            "packages": map_of(optional(TEXT)),
             "missing": list_of(TEXT),
         }
     ),
@@ -244,25 +294,7 @@ DOCUMENTS: Final[Mapping[str, Schema]] = {
         },
         top=map_of(list_of(list_of(record({"index": COUNT, "score": NUMBER_OR_WORD}, label=TEXT)))),
     ),
-    "targets": record(
-        {
-            "targets": list_of(
-                record(
-                    {"name": TEXT, "tile": OBJECT},
-                    aliases=list_of(TEXT),
-                    description=TEXT,
-                    conv=OBJECT,
-                    exchange=OBJECT,
-                    host=OBJECT,
-                    links=OBJECT,
-                    num_io_tiles=COUNT,
-                    num_ipus=COUNT,
-                    peak_tflops=map_of(NUMBER),
-                    selection_order=TEXT,
-                )
-            )
-        }
-    ),
+    "targets": record({"targets": list_of(TARGET)}),
     "train": record({"history": list_of(record({"epoch": COUNT, "loss": NUMBER}))}),
     "tune": TUNE,
     "verify": record(

@@ -10,6 +10,7 @@ from onnx import numpy_helper
 
 from popc.frontend.external import external_array
 from popc.ir import TensorType
+from popc.ops.shared import shared_source
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
 
@@ -91,6 +92,10 @@ def decode_tensor(proto: onnx.TensorProto, base_dir: str = "") -> tuple[TensorTy
     Raises:
         ModelError: the element type is not supported or the data does not fit the shape.
     """
+    return shared_source(proto, lambda: _decoded(proto, base_dir))
+
+
+def _decoded(proto: onnx.TensorProto, base_dir: str) -> tuple[TensorType, Array]:
     dtype = dtype_from_onnx(proto.data_type)
     type_ = TensorType(dtype, tuple(proto.dims))
     if any(dim < 0 for dim in type_.shape):

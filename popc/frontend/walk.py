@@ -76,9 +76,15 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
     yield from (name for name in node.input if name)
     yield from _named_by(node, "xs", "zs", "y")
     for graph in nested_graphs(node):
-        if node.op_type == "If":  # what PopART lists as inputs of a branch comes from outside
-            yield from (info.name for info in graph.input)
+        yield from _taken_from_outside(node, graph)
         yield from free_names(graph)
+
+
+def _taken_from_outside(node: onnx.NodeProto, graph: onnx.GraphProto) -> Iterator[str]:
+    """Inputs of a branch or body, as PopART lists them, that the node has no operands for."""
+    first = {"If": 0, "Loop": len(node.input)}.get(node.op_type)
+    if first is not None:
+        yield from (info.name for info in graph.input[first:])
 
 
 def differentiated_names(nodes: Iterable[onnx.NodeProto]) -> set[str]:

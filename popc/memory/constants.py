@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from hashlib import blake2b
 
 import numpy as np
 
 from popc.ir import Tensor
 from popc.memory.plan import ConstantBlock, aligned
+from popc.ops.shared import content_digest
 from popc.progress import OnBytes, no_bytes
 from popc_runtime.format import Array
 
@@ -34,7 +34,7 @@ class ConstantPool:
         found: dict[object, int] = {}
         done, total = 0, sum(array.nbytes for array in arrays.values())
         for identity, array in arrays.items():
-            key = (array.nbytes, _digest(array) if sizes[array.nbytes] > 1 else b"")
+            key = (array.nbytes, content_digest(array) if sizes[array.nbytes] > 1 else b"")
             if key not in found:
                 found[key] = self._append(array)
             self._offsets[identity] = found[key]
@@ -58,7 +58,3 @@ def _data(tensor: Tensor) -> Array:
     data = tensor.data if tensor.is_constant else tensor.initial
     assert data is not None, f"{tensor!r} has no data"
     return data
-
-
-def _digest(array: Array) -> bytes:
-    return blake2b(np.ascontiguousarray(array).data, digest_size=32).digest()

@@ -8,6 +8,7 @@ import numpy as np
 
 from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops import OPS
+from popc.ops.shared import shared
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attributes
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
@@ -75,6 +76,15 @@ def evaluate(op: Op, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
     Raises:
         ModelError: an index among the values is out of range.
     """
+    what = (op.op_type, repr(sorted(op.attributes.items())), _types(op.inputs), _types(op.outputs))
+    return shared(what, inputs, lambda: _evaluate(op, inputs))
+
+
+def _types(tensors: Sequence[Tensor | None]) -> tuple[TensorType | None, ...]:
+    return tuple(None if tensor is None else tensor.type for tensor in tensors)
+
+
+def _evaluate(op: Op, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
     outputs = tuple(np.empty(t.type.shape, t.type.dtype.storage) for t in op.outputs)
     binding = Binding(
         inputs=tuple(inputs),

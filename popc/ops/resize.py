@@ -10,6 +10,7 @@ from popc.ops.infer import check_choice, operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType
+from popc_runtime.format.limits import MAX_RESIZED
 
 __all__ = ["OPS"]
 
@@ -41,6 +42,11 @@ def _infer_resize(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorT
     for before, after in zip(x.shape, shape, strict=True):
         if after < 0 or (before == 0 and after > 0):
             raise ModelError(f"cannot resize {list(x.shape)} to {list(shape)}")
+        if before != after and max(before, after) > MAX_RESIZED:
+            raise ModelError(
+                f"cannot resize an axis of {before:,} elements to {after:,}: "
+                f"{MAX_RESIZED:,} are possible"
+            )
     return (x.with_shape(shape),)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from popc.ir import Shape
 from popc.ir.attributes import integers
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
+from popc_runtime.format.limits import MAX_TAPS
 
 __all__ = ["WindowAttributes", "window_attributes"]
 
@@ -26,7 +28,13 @@ class WindowAttributes:
     ends: tuple[int, ...]
 
     def extents(self, kernel: Sequence[int]) -> tuple[int, ...]:
-        """Elements from the first to the last tap of a window, per axis."""
+        """Elements from the first to the last tap of a window, per axis.
+
+        Raises:
+            ModelError: there are more taps than any kernel takes.
+        """
+        if prod(kernel) > MAX_TAPS:
+            raise ModelError(f"a window has {prod(kernel):,} taps, and may have {MAX_TAPS:,}")
         pairs = zip(kernel, self.dilations, strict=True)
         return tuple((taps - 1) * dilation + 1 for taps, dilation in pairs)
 

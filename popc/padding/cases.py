@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -12,7 +13,13 @@ from popc.ir.attributes import integer, integers
 from popc.padding.lanes import Lane, LaneKind, Lanes
 from popc_runtime.format import Array
 
-__all__ = ["PaddedCase", "PaddingError", "lanes_of_constant"]
+__all__ = ["PLAIN", "Fold", "PaddedCase", "PaddingError", "lanes_of_constant"]
+
+# An axis that is filled up may lie between others in one axis of outer * size * inner elements:
+# these are the numbers of elements outside and inside of it.
+Fold: TypeAlias = "tuple[int, int]"
+
+PLAIN: Final[Fold] = (1, 1)  # an axis by itself
 
 
 class PaddingError(Exception):
@@ -26,11 +33,15 @@ class PaddedCase:
     Attributes:
         op, small: The two.
         known: What is known of the tensors of the larger graph.
+        fold: How the axis that is filled up lies in a tensor.
+        sizes: The sizes of the dimension in the two graphs, the smaller one first.
     """
 
     op: Op
     small: Op
     known: Callable[[Tensor], Lanes]
+    fold: Callable[[Tensor], Fold]
+    sizes: tuple[int, int]
 
     @property
     def rank(self) -> int:
@@ -91,6 +102,8 @@ def lanes_of_constant(small: Array, large: Array, sizes: tuple[int, int]) -> Lan
     if large[inside].tobytes() != small.tobytes():
         return None
     lanes: Lanes = {}
+    if len(axes) > 1 and large.dtype.kind == "f" and not bool((large < np.inf).all()):
+        return dict.fromkeys(axes, LaneKind.BAD)  # where several axes are filled up, too
     for axis in axes:
         added = (*inside[:axis], slice(sizes[0], sizes[1]), *inside[axis + 1 :])
         lanes[axis] = _lane_of(large[added])

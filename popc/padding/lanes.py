@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from popc.ir import Op
 
 __all__ = [
+    "LOW",
     "Lane",
     "LaneKind",
     "Lanes",
@@ -20,7 +21,7 @@ __all__ = [
     "is_zero",
 ]
 
-_LOW: Final = -9999.0  # exp(_LOW) is 0 in every type
+LOW: Final = -9999.0  # exp(LOW) is 0 in every type
 
 
 class LaneKind(Enum):
@@ -48,7 +49,7 @@ def is_zero(lane: Lane | None) -> bool:
 
 def is_low(lane: Lane) -> bool:
     """True for numbers that have no share in a Softmax."""
-    return lane is LaneKind.LOW or (isinstance(lane, float) and lane <= _LOW)
+    return lane is LaneKind.LOW or (isinstance(lane, float) and lane <= LOW)
 
 
 def is_finite(lane: Lane | None) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, prod
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from popc.ir.attributes import integers
 from popc.ops import OPS
-from popc.padding.cases import PaddedCase, PaddingError
+from popc.padding.cases import PLAIN, Fold, PaddedCase, PaddingError
 from popc.padding.lanes import (
+    LOW,
     Lane,
     LaneKind,
     Lanes,
@@ -21,13 +22,9 @@ from popc.padding.lanes import (
     is_low,
     is_zero,
 )
+from popc.padding.products import PRODUCTS, SUMS, PaddingRule
 
-__all__ = ["rule_of"]
-
-# What is known of each result.  Raises PaddingError if what is filled up would count.
-PaddingRule: TypeAlias = Callable[[PaddedCase], "list[Lanes]"]
-
-_SUMS: Final = "it adds up positions that are filled up, which are not known to be 0"
+__all__ = ["fold_of_results", "rule_of"]
 
 
 def rule_of(op_type: str) -> PaddingRule:
@@ -62,28 +59,65 @@ def _elementwise(case: PaddedCase) -> list[Lanes]:
 
 
 def _reshape(case: PaddedCase) -> list[Lanes]:
-    """An axis stays one if as many elements lie in front of it as did."""
-    found: Lanes = {}
-    for axis, lane in case.lanes(0).items():
-        large = _place(case.shape(0), case.op.output.type.shape, axis)
-        small = _place(case.small.operand(0).type.shape, case.small.output.type.shape, axis)
-        if large is None or large != small:
-            raise PaddingError("it puts positions together with others")
-        found[large] = lane
-    return [found]
+    """An axis stays one, or lies in one with its neighbours: as many elements are before it."""
+    return [{_place(case, axis)[0]: lane for axis, lane in case.lanes(0).items()}]
 
 
-def _place(before: Sequence[int], after: Sequence[int], axis: int) -> int | None:
-    """The axis that ``axis`` becomes, if it is still one."""
-    outer = prod(before[:axis])
-    return next(
-        (
-            place
-            for place, size in enumerate(after)
-            if size == before[axis] and prod(after[:place]) == outer
-        ),
-        None,
+def _place(case: PaddedCase, axis: int) -> tuple[int, Fold]:
+    """The axis of the result of a Reshape that holds ``axis``, and how.
+
+    Raises:
+        PaddingError: there is none, or not the same one for both sizes.
+    """
+    outer, _ = case.fold(case.op.operand(0))
+    found: list[tuple[int, Fold]] = []
+    for op, size in zip((case.small, case.op), case.sizes, strict=True):
+        before, after = op.operand(0).type.shape, op.output.type.shape
+        blocks = prod(before[:axis]) * outer
+        found += _holders(after, blocks, size)[:1]
+    if len(found) != len(case.sizes) or found[0] != found[1]:
+        raise PaddingError("it puts positions together with others")
+    return found[0]
+
+
+def _holders(shape: Sequence[int], blocks: int, size: int) -> list[tuple[int, Fold]]:
+    """The axes that can hold an axis of ``size`` with as many ``blocks`` of it, and how."""
+    found: list[tuple[int, Fold]] = []
+    for axis, length in enumerate(shape):
+        before = prod(shape[:axis])
+        outer, rest = divmod(blocks, max(before, 1))
+        if rest or not outer or not length or length % (outer * size):
+            continue
+        found.append((axis, (outer, length // (outer * size))))
+    return found
+
+
+# What treats all places along an axis alike, whatever lies there.
+_ALIKE: Final = frozenset(
+    (
+        *("Gather", "Gemm", "LayerNormalization", "MatMul", "RMSNormalization", "Reshape"),
+        *("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
+        *("ReduceSum", "ReduceSumSquare", "Softmax", "Transpose"),
     )
+)
+
+
+def fold_of_results(case: PaddedCase) -> Fold:
+    """The way in which the axis that is filled up lies in the results of an op.
+
+    Raises:
+        PaddingError: it differs among the operands, or the op does not treat all places alike.
+    """
+    folds = {case.fold(tensor) for tensor in case.op.present_inputs if case.known(tensor)}
+    if case.op.op_type == "Reshape":
+        folds = {_place(case, axis)[1] for axis in case.lanes(0)}
+    if folds <= {PLAIN}:
+        return PLAIN
+    spec = OPS.get(case.op.op_type)
+    alike = case.op.op_type in _ALIKE or (spec is not None and spec.elementwise)
+    if len(folds) > 1 or not alike:
+        raise PaddingError("it works along an axis that holds positions of several samples")
+    return next(iter(folds))
 
 
 def _transpose(case: PaddedCase) -> list[Lanes]:
@@ -169,26 +203,6 @@ def _softmax(case: PaddedCase) -> list[Lanes]:
     return [found | ({axis: 0.0} if axis in lanes else {})]
 
 
-def _matmul(case: PaddedCase) -> list[Lanes]:
-    case.require_same_attributes()
-    ranks = len(case.shape(0)), len(case.shape(1))
-    if min(ranks) < 2:
-        raise PaddingError("nothing is known about products of vectors that are filled up")
-    first, second = dict(case.lanes(0)), dict(case.lanes(1))
-    pair = first.pop(ranks[0] - 1, None), second.pop(ranks[1] - 2, None)
-    if pair != (None, None) and not (any(map(is_zero, pair)) and all(map(is_finite, pair))):
-        raise PaddingError(_SUMS)
-    found: Lanes = {}
-    for lanes, own in ((first, ranks[0]), (second, ranks[1])):
-        for axis, lane in lanes.items():
-            place = axis + case.rank - own
-            known = found.get(place, LaneKind.ORDINARY)
-            zero = is_zero(lane) or is_zero(known)
-            usable = is_finite(lane) and is_finite(known)
-            found[place] = LaneKind.BAD if not usable else 0.0 if zero else LaneKind.ORDINARY
-    return [found]
-
-
 def _reduction(neutral: Callable[[Lane], bool], why: str) -> PaddingRule:
     """A reduction for which elements that are ``neutral`` do not count."""
 
@@ -208,9 +222,35 @@ def _reduction(neutral: Callable[[Lane], bool], why: str) -> PaddingRule:
     return rule
 
 
+_LOOKS: Final = "it looks at positions that are filled up, which are not known to be"
+
+
+def _is_high(lane: Lane) -> bool:
+    return isinstance(lane, float) and lane >= -LOW
+
+
+def _is_one(lane: Lane) -> bool:
+    return lane == 1.0
+
+
 def _never(lane: Lane) -> bool:
     del lane
     return False
+
+
+def _place_of(neutral: Callable[[Lane], bool], why: str) -> PaddingRule:
+    """The place of an extremum, which elements that are ``neutral`` are not."""
+
+    def rule(case: PaddedCase) -> list[Lanes]:
+        case.require_same_attributes()
+        chosen, kept = case.axis(), bool(case.integer("keepdims", 1))
+        lanes = dict(case.lanes(0))
+        if chosen in lanes and not neutral(lanes.pop(chosen)):
+            raise PaddingError(why)
+        places = [axis if kept or axis < chosen else axis - 1 for axis in lanes]
+        return [dict.fromkeys(places, LaneKind.ORDINARY)]
+
+    return rule
 
 
 def _normalised(case: PaddedCase) -> list[Lanes]:
@@ -227,7 +267,7 @@ def _running(case: PaddedCase) -> list[Lanes]:
     case.require_same_attributes()
     axis, lanes = case.axis(), case.lanes(0)
     if case.integer("reverse") and axis in lanes and not is_zero(lanes[axis]):
-        raise PaddingError(_SUMS)
+        raise PaddingError(SUMS)
     return [{n: finite_function(lane) for n, lane in lanes.items()}]
 
 
@@ -245,6 +285,9 @@ def _recurrent(case: PaddedCase) -> list[Lanes]:
 
 
 _RULES: Final[Mapping[str, PaddingRule]] = {
+    **PRODUCTS,
+    "ArgMax": _place_of(is_low, f"{_LOOKS} low (such as -10000), as a mask makes them"),
+    "ArgMin": _place_of(_is_high, f"{_LOOKS} high (such as 10000), as a mask makes them"),
     "Concat": _concat,
     "CumSum": _running,
     "Expand": _expand,
@@ -252,16 +295,16 @@ _RULES: Final[Mapping[str, PaddingRule]] = {
     "Gather": _gather,
     "LSTM": _recurrent,
     "LayerNormalization": _normalised,
-    "MatMul": _matmul,
     "RMSNormalization": _normalised,
     "RNN": _recurrent,
-    "ReduceL1": _reduction(is_zero, _SUMS),
-    "ReduceL2": _reduction(is_zero, _SUMS),
-    "ReduceMax": _reduction(is_low, "it looks at positions that are filled up"),
-    "ReduceMean": _reduction(_never, "it divides by the number of positions"),
-    "ReduceMin": _reduction(_never, "it looks at positions that are filled up"),
-    "ReduceSum": _reduction(is_zero, _SUMS),
-    "ReduceSumSquare": _reduction(is_zero, _SUMS),
+    "ReduceL1": _reduction(is_zero, SUMS),
+    "ReduceL2": _reduction(is_zero, SUMS),
+    "ReduceMax": _reduction(is_low, f"{_LOOKS} low (such as -10000), as a mask makes them"),
+    "ReduceMean": _reduction(_never, "it divides by the number of positions: use a sum and mask"),
+    "ReduceMin": _reduction(_is_high, f"{_LOOKS} high (such as 10000), as a mask makes them"),
+    "ReduceProd": _reduction(_is_one, f"{_LOOKS} 1"),
+    "ReduceSum": _reduction(is_zero, SUMS),
+    "ReduceSumSquare": _reduction(is_zero, SUMS),
     "Reshape": _reshape,
     "Slice": _slice,
     "Softmax": _softmax,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Final
 
 from popc.frontend import LoadedModel, import_model
 from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS
-from popc.padding.cases import PaddedCase, PaddingError, lanes_of_constant
+from popc.padding.cases import PLAIN, Fold, PaddedCase, PaddingError, lanes_of_constant
 from popc.padding.lanes import LaneKind, Lanes
-from popc.padding.rules import rule_of
+from popc.padding.rules import fold_of_results, rule_of
 from popc.request import CompileRequest
 from popc_runtime.errors import SpokenHint, UsageError
 
@@ -79,6 +80,7 @@ class _Walk:
         self._sizes = sizes
         self._partner: dict[Tensor, Tensor] = {}
         self._lanes: dict[Tensor, Lanes] = {}
+        self._folds: dict[Tensor, Fold] = {}
 
     def outputs(self, places: Mapping[str, int], fills: Mapping[str, float]) -> Mapping[str, int]:
         """The axes of the outputs that have the dimension.
@@ -104,6 +106,10 @@ class _Walk:
             lanes = self._known(tensor)
             if len(lanes) > 1:
                 raise _refused(self._name, f"output {output!r} has it along two axes")
+            if self._fold(tensor) != PLAIN:
+                raise _refused(
+                    self._name, f"output {output!r} has it in one axis with other dimensions"
+                )
             axes |= dict.fromkeys([output], next(iter(lanes))) if lanes else {}
         return axes
 
@@ -118,31 +124,44 @@ class _Walk:
                 raise PaddingError("it reads numbers that depend on the size")
         self._partner |= dict(zip(large.outputs, small.outputs, strict=True))
         differing = [self._differing(tensor) for tensor in large.outputs]
-        case = PaddedCase(large, small, self._known)
+        case = PaddedCase(large, small, self._known, self._fold, self._sizes)
+        fold = PLAIN
         reads = any(self._known(tensor) for tensor in large.inputs if tensor is not None)
         if reads or any(differing):
             found: Sequence[Lanes] = rule_of(large.op_type)(case)
+            fold = fold_of_results(case)
         else:
             case.require_same_attributes()
             found = [{} for _ in large.outputs]
         for tensor, axes, lanes in zip(large.outputs, differing, found, strict=True):
             if axes != set(lanes):
                 raise PaddingError("it makes other shapes for other sizes")
-            self._lanes[tensor] = lanes
+            self._require_sizes(tensor, axes, fold)
+            self._lanes[tensor], self._folds[tensor] = lanes, fold if lanes else PLAIN
 
     def _differing(self, tensor: Tensor) -> set[int]:
         """The axes along which a result differs.
 
         Raises:
-            PaddingError: there are others than those of the dimension.
+            PaddingError: it has another number of them.
         """
         small, large = self._partner[tensor].type.shape, tensor.type.shape
         if len(small) != len(large):
             raise PaddingError("it makes other shapes for other sizes")
-        axes = {n for n, size in enumerate(large) if size != small[n]}
-        if any((small[axis], large[axis]) != self._sizes for axis in axes):
+        return {n for n, size in enumerate(large) if size != small[n]}
+
+    def _require_sizes(self, tensor: Tensor, axes: Collection[int], fold: Fold) -> None:
+        """Check that ``axes`` are those of the dimension, in the way that ``fold`` says.
+
+        Raises:
+            PaddingError: they are not.
+        """
+        small, large = self._partner[tensor].type.shape, tensor.type.shape
+        wanted = tuple(size * prod(fold) for size in self._sizes)
+        if any((small[axis], large[axis]) != wanted for axis in axes):
             raise PaddingError("it puts positions together with others")
-        return axes
+        if fold != PLAIN and len(axes) > 1:
+            raise PaddingError("it has positions of several samples along two axes")
 
     def _is_same(self, small: Tensor | None, large: Tensor | None) -> bool:
         """True for operands that agree at the positions that both have."""
@@ -159,3 +178,6 @@ class _Walk:
 
     def _known(self, tensor: Tensor) -> Lanes:
         return self._lanes.get(tensor, {})
+
+    def _fold(self, tensor: Tensor) -> Fold:
+        return self._folds.get(tensor, PLAIN)

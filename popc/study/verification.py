@@ -15,13 +15,14 @@ from popc.frontend import LoadedModel, bound_values, expose_tensors
 from popc.requests import Requests
 from popc_runtime import Executable, TensorSpec, load
 from popc_runtime.data.words import labelled, words_of
-from popc_runtime.errors import ResourceError, UsageError
+from popc_runtime.errors import ResourceError, SpokenHint, UsageError
 from popc_runtime.format import Array, LabelKind, is_archive
 
 __all__ = ["Comparison", "compare", "run_onnxruntime", "verify_file"]
 
 # Rounding of half-precision and of quantised values moves a result by one step of the coarse grid.
 _COARSE_ATOL = 2e-3
+_BOUND = "give each value that was bound at compile time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +162,19 @@ def verify_file(
     _require_onnxruntime()  # before a long compilation, not after
     request = requests.programs[0]
     if archived and request.model == file:
-        raise UsageError("an archive is verified against its model", hint="--model MODEL.onnx")
+        raise UsageError(
+            "an archive is verified against its model",
+            hint=SpokenHint(
+                "give requests for the model that it was compiled from", "--model MODEL.onnx"
+            ),
+        )
     if archived and every:
-        raise UsageError("--all compiles the model: give the model instead of the archive")
+        raise UsageError(
+            "an archive does not return all tensors of its model",
+            hint=SpokenHint(
+                "give the model instead", "--all compiles the model: give it instead of the archive"
+            ),
+        )
     loaded = request.load()
     requests = requests.of_model(loaded)
     if every:
@@ -233,8 +244,11 @@ def _require_all_inputs(model: LoadedModel, given: set[str]) -> None:
     if missing:
         raise UsageError(
             f"the model takes {', '.join(missing)}, which the archive does not",
-            hint="give each value that was bound at compile time with --bind NAME=VALUE; "
-            "if nothing was bound, --model names another model",
+            hint=SpokenHint(
+                f"{_BOUND} in bind; if nothing was bound, the requests are for another model",
+                f"{_BOUND} with --bind NAME=VALUE; if nothing was bound, --model names another "
+                "model",
+            ),
         )
 
 

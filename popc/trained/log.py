@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from popc_runtime.errors import ResourceError
+from popc_runtime.errors import ResourceError, SpokenHint
 from popc_runtime.process.files import new_file
 from popc_runtime.trainer import EpochRecord
 
@@ -37,7 +37,10 @@ def require_plotting() -> None:
     if find_spec("matplotlib") is None:
         raise ResourceError(
             "matplotlib, which draws the loss curve, is not installed",
-            hint="pip install 'popc[plot]', or leave out --plot: --log writes the numbers",
+            hint=SpokenHint(
+                "pip install 'popc[plot]', or write the numbers",
+                "pip install 'popc[plot]', or leave out --plot: --log writes the numbers",
+            ),
         )
 
 

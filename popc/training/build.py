@@ -132,9 +132,12 @@ def _untrained(settings: TrainingSettings, trained: Sequence[Tensor]) -> list[st
 def _pairs(
     weights: Sequence[Tensor], gradients: Mapping[Tensor, Tensor], settings: TrainingSettings
 ) -> list[tuple[Tensor, Tensor]]:
-    """The weights that influence the loss, with their gradients."""
+    """The weights that influence the loss, with their gradients.
+
+    Without any there must be another gradient that is asked for.
+    """
     pairs = [(weight, gradients[weight]) for weight in weights if weight in gradients]
-    if not pairs and settings.needs_weights:
+    if not pairs and not gradients and settings.needs_weights:
         loss = settings.loss.name
         raise ModelError(
             f"no weight influences the loss {loss!r}",

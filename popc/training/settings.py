@@ -30,7 +30,8 @@ class TrainingSettings:
         trainable: Names or patterns of the weights to train; empty: every floating-point
             initializer with at least one dimension that is no constant of a formula.
         frozen: Names or patterns of weights that stay as they are, whatever ``trainable`` says.
-        needs_weights: Whether a model whose loss depends on no weight is refused.
+        needs_weights: Whether a model is refused whose loss depends on no weight, and of which no
+            other gradient is asked for.
     """
 
     loss: LossSpec

@@ -10,6 +10,7 @@ import numpy as np
 
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integer
+from popc.ops.shared import shared
 from popc.transforms.base import RewritePass
 from popc.transforms.match import are_moderate, other_operand, sole_output
 from popc_runtime.format import Array, DType
@@ -83,10 +84,12 @@ def _channel_values(tensor: Tensor, output: Tensor) -> Array | None:
 def _scale(graph: Graph, conv: Op, factor: Array) -> bool:
     weights, bias, dtype = conv.operand(1), conv.optional(2), conv.output.type.dtype
     assert weights.data is not None, "checked by _is_foldable"
+    along = _along_outputs(conv, factor)
+    what = ("scale", conv.op_type, weights.type.dtype)
+    scaled, largest = shared(what, [weights.data, along], lambda: _scaled(conv, along))
     with np.errstate(all="ignore"):
-        scaled = weights.data * _along_outputs(conv, factor)
         moved = None if bias is None or bias.data is None else bias.data * factor
-    folded = (factor, _largest(conv, scaled))
+    folded = (factor, largest)
     if not all(are_moderate(op, dtype, tiny=True) for op in folded):
         return False
     if moved is not None:
@@ -95,6 +98,16 @@ def _scale(graph: Graph, conv: Op, factor: Array) -> bool:
         _replace(graph, conv, 2, moved)
     _replace(graph, conv, 1, scaled)
     return True
+
+
+def _scaled(conv: Op, factor: Array) -> tuple[Array, Array]:
+    """The weights times ``factor``, in their type, and the largest of each output channel."""
+    weights = conv.operand(1)
+    assert weights.data is not None, "checked by _is_foldable"
+    with np.errstate(all="ignore"):
+        scaled = weights.data * factor
+        stored = np.ascontiguousarray(scaled, weights.type.dtype.storage)
+    return stored, _largest(conv, scaled)
 
 
 def _largest(conv: Op, weights: Array) -> Array:
@@ -133,7 +146,7 @@ def _shift(graph: Graph, conv: Op, offset: Array) -> bool:
     if len(conv.inputs) > 2:
         graph.set_input(conv, 2, constant)
     else:
-        conv.append_input(constant)
+        graph.append_input(conv, constant)
     return True
 
 

@@ -31,6 +31,7 @@ _LINES = [
     "check m.onnx",
     "check m.onnx --set verify_ir=true",
     "check m.popx",
+    "check n.onnx --dim N=1,2..4 --split N",
     "compile m.onnx --dump-options",
     "compile m.onnx --stop-after import",
     "compile m.onnx -o n.popx",
@@ -39,15 +40,19 @@ _LINES = [
     "diff m.popx p.popx",
     "doctor",
     "estimate m.onnx",
+    "estimate m.onnx --all",
     "explain m.onnx",
+    "explain m.onnx --set num_ipus=2 --set tiles_per_ipu=1",
     "inspect m.onnx",
     "inspect m.popx",
+    "inspect t.popx",
     "options",
     "report m.popx",
     "report m.popx --all --json r.json --force",
     "run m.popx -i x=random:0",
     "run m.popx -i x=random:0 --values",
     "targets",
+    "targets --show ipu2",
     "tune m.onnx -o o.toml",
     "verify m.onnx",
     "--version",
@@ -63,6 +68,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run(["-q", "compile", *lines]) == 0
     lines = [str(made / "m.onnx"), "-o", str(made / "p.popx"), "--set", "enable_inplace=false"]
     assert run(["-q", "compile", *lines, "--set", "cost_report=true"]) == 0
+    onnx.save(affine("N"), made / "n.onnx")
+    (made / "t.toml").write_text(
+        '[loss]\ntype = "l1"\ninput = "y"\n[optimizer]\ntype = "adam"\n', encoding="utf-8"
+    )
+    lines = [str(made / "m.onnx"), "-o", str(made / "t.popx"), "--train", str(made / "t.toml")]
+    assert run(["-q", "compile", *lines]) == 0
     return made
 
 
@@ -125,3 +136,21 @@ def test_options_files_have_a_schema() -> None:
     for wrong in ({"batches_per_step": 0}, {"verify_ir": "no"}, {"weights": "elsewhere"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
+
+
+def test_schemas_leave_nothing_open() -> None:
+    """Each object says its fields, or what its values are."""
+
+    def check(schema: Any, where: str) -> None:
+        if isinstance(schema, list):
+            for item in schema:
+                check(item, where)
+        if not isinstance(schema, dict):
+            return
+        if schema.get("type") == "object":
+            assert schema.keys() & {"properties", "additionalProperties"}, where
+        for key, value in schema.items():
+            check(value, f"{where}.{key}")
+
+    for name, schema in DOCUMENTS.items():
+        check(dict(schema), name)

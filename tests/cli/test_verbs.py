@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
+from onnx import parser
 
 from popc.cli.main import run
 from popc.cli.verbs import VERBS
@@ -210,3 +212,36 @@ def test_completion_script(shell: str) -> None:
 
 def test_doctor_names_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert "numpy" in _json(["doctor"], capsys)["packages"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "lines"),
+    [
+        ("n.onnx --dim N=1,2..3 --split N", 0, ["N=1  compiles", "N=3  compiles", "holds all"]),
+        ("n.onnx --shapes x=1,3 --shapes x=2,3", 0, ["x=1,3  compiles", "x=2,3  compiles"]),
+        ("m.onnx --dim N=1,2", 0, ["N=2  compiles"]),
+        ("m.onnx --dim N=1,2 --split N", 1, ["N=1  compiles", "not as one archive", "samples"]),
+        (
+            "wide.onnx --dim N=1,4096 --set target=ipu2 --set tiles_per_ipu=1",
+            1,
+            ["N=1     compiles", "N=4096  does not compile: the program does not fit ipu2"],
+        ),
+    ],
+)
+def test_check_takes_several_sizes(
+    arguments: str,
+    code: int,
+    lines: Sequence[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(affine("N"), "n.onnx")
+    onnx.save(affine("N", 1024), "wide.onnx")
+    mean = '<ir_version: 9, opset_import: ["" : 17]> g (float[N, 3] x) => (float[3] y) {'
+    onnx.save(parser.parse_model(mean + "y = ReduceMean <axes = [0], keepdims = 0> (x)}"), "m.onnx")
+    assert run(["-q", "check", *arguments.split()]) == code
+    told = capsys.readouterr().out
+    for line in lines:
+        assert line in told

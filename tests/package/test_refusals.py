@@ -107,18 +107,19 @@ def test_a_baseline_that_is_no_time(
     [
         (helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2], strides=[1 << 32]), [1, 1, 4]),
         (helper.make_node("Conv", ["x", "w"], ["y"], dilations=[1 << 62]), [1, 1, 4]),
+        (helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1 << 21]), [1, 1, 1 << 21]),
         (
             helper.make_node("Attention", ["x"] * 3, ["y", "", "", "q"], qk_matmul_output_mode=4),
             [1, 2, 3, 4],
         ),
     ],
-    ids=["stride", "dilation", "mode"],
+    ids=["stride", "dilation", "taps", "mode"],
 )
 def test_attributes_that_no_kernel_takes(node: onnx.NodeProto, shape: list[int]) -> None:
     model = _model([node], shape, w=np.ones((1, 1, 1), np.float32))
     if len(node.output) > 1:
         model.graph.output.append(helper.make_tensor_value_info("q", TensorProto.FLOAT, None))
-    with pytest.raises(ModelError, match=r"at most|no scores of mode 4"):
+    with pytest.raises(ModelError, match=r"at most|and may have|no scores of mode 4"):
         popc.compile(model)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import popc
 import popc_runtime
+from popc import popart
 from popc.popart import Builder, popart_exception
 from popc.popart.loading import read_for_session
 
@@ -213,3 +214,32 @@ def test_models_above_two_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     again = Builder("m.onnx")
     assert again.getTensorShape("b") == [300, 1024, 1024]
     assert again.getTensorShape(last) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("trips", [3, None], ids=["known", "run-time"])
+def test_a_body_reads_a_weight_of_the_graph_around(trips: int | None) -> None:
+    """It is listed among the inputs of the body, but the node has no operand for it."""
+    builder = Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    count = builder.addInputTensor("INT64", []) if trips is None else ""
+    w = builder.addInitializedInputTensor(np.array([2, 3], np.float32))
+    ops = builder.aiOnnxOpset11
+    most = count or ops.constant(np.array(trips, np.int64))
+    body = builder.createSubgraphBuilder()
+    body.addInputTensor("INT64", [])
+    goes_on = body.addInputTensor("BOOL", [])
+    state = body.addInputTensor("FLOAT", [2])
+    body.addInputTensorFromParentGraph(w)
+    body.addOutputTensor(goes_on)
+    body.addOutputTensor(body.aiOnnxOpset11.mul([state, w]))
+    [y] = ops.loop([most, ops.constant(np.ones((), np.bool_)), x], 1, body)
+    session = popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [y]),
+        popart.DeviceManager().createCpuDevice(),
+    )
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    feeds = {x: np.ones(2, np.float32), count: np.array(3)}
+    session.run(popart.PyStepIO({name: feeds[name] for name in feeds if name}, anchors))
+    np.testing.assert_array_equal(anchors[y], [8, 27])

@@ -167,6 +167,34 @@ def test_scratch_memory_is_not_much_larger_than_what_it_is_for() -> None:
         _made(slots, (item,), "native").run(timeout=_SOON)
 
 
+_FAR = 1 << 40
+_FOREVER: dict[str, tuple[tuple[Slot, ...], Instruction]] = {
+    "taps": _long(
+        "MaxPool", (1, 1, 4), (1, 1, 5), kernel_shape=(_FAR,), pads=(_FAR // 2, _FAR // 2)
+    ),
+    "taps of a gradient": _long(
+        "AveragePoolGrad", (1, 1, 5), (1, 1, 4), kernel_shape=(_FAR,), pads=(_FAR // 2, _FAR // 2)
+    ),
+    "border": _long("Pad", (4,), (8,), pads=(_FAR, _FAR), mode="reflect"),
+    "scale": _long(
+        "Resize",
+        *((1, 1, 4), (1, 1, 2)),
+        mode="linear",
+        scales=(1.0, 1.0, 1 / _FAR),
+        antialias=1,
+        coordinate_transformation_mode="half_pixel",
+    ),
+}
+
+
+@_EVERY_ENGINE
+@pytest.mark.parametrize("what", list(_FOREVER))
+def test_attributes_that_binding_would_take_forever_for(what: str, engine: str) -> None:
+    slots, item = _FOREVER[what]
+    with pytest.raises(DeviceError, match=rf"{item.opcode} \(long\) cannot be prepared"):
+        _made(slots, (item,), engine)
+
+
 @_EVERY_ENGINE
 @pytest.mark.parametrize("places", [8, (1 << 39) + 1])
 def test_roots_of_a_transform_are_no_more_than_its_results(engine: str, places: int) -> None:

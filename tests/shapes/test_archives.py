@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,9 @@ from onnx import numpy_helper, parser
 
 import popc
 import popc_runtime
+from popc.frontend import tensors
+from popc.ops import build
+from popc.transforms import fold_channel_ops
 from popc_runtime.errors import CorruptArchiveError, InputMismatchError, UsageError
 from popc_runtime.format import ArchiveFile, FitMode, Manifest
 from popc_runtime.format.serialization import Fields
@@ -317,3 +322,52 @@ def test_mistakes(keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         popc.compile(affine("N", 3), **{"dims": {"N": [1, 2]}, **keywords})
     assert message in str(caught.value)
+
+
+def _network() -> onnx.ModelProto:
+    """A convolution with a normalisation, and a product with a matrix that has to be turned."""
+    model = parser.parse_model(
+        _HEADER
+        + """network (float[batch, 32, 5, 5] x) => (float[batch, 160] y) {
+            c = Conv <pads = [1, 1, 1, 1]> (x, kernel)
+            n = BatchNormalization (c, scale, offset, mean, variance)
+            f = Flatten (n)
+            t = Transpose (matrix)
+            y = MatMul (f, t)
+        }"""
+    )
+    draw = np.random.default_rng(0)
+    shapes = {"kernel": (64, 32, 3, 3), "matrix": (160, 1600)}
+    shapes |= dict.fromkeys(("scale", "offset", "mean", "variance"), (64,))
+    for name, shape in shapes.items():
+        array = draw.uniform(0.5, 1, shape).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
+
+
+def test_work_on_weights_is_done_once_for_all_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    work: Counter[str] = Counter()
+
+    def count(module: ModuleType, name: str) -> None:
+        original = getattr(module, name)
+
+        def counted(*arguments: Any) -> Any:
+            result = original(*arguments)
+            work[name] += (
+                max(part.nbytes for part in result if not isinstance(part, str)) >= 1 << 16
+            )
+            return result
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(tensors, "_decoded")
+    count(build, "_evaluate")
+    count(fold_channel_ops, "_scaled")
+    model = _network()
+    single = popc.compile(model, dims={"batch": 4})
+    alone = dict(work)
+    work.clear()
+    together = popc.compile(model, dims={"batch": [4, 1, 2, 8, 16]})
+    assert alone == dict(work) == {"_decoded": 2, "_evaluate": 1, "_scaled": 1}
+    x = np.ones((4, 32, 5, 5), np.float32)
+    np.testing.assert_array_equal(together.load()(x)["y"], single.load()(x)["y"])

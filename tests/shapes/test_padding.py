@@ -184,7 +184,7 @@ def test_recurrent_layers_need_lengths() -> None:
         ("y = ReduceSum <keepdims = 0> (x, axes)", {"x": 1}, "not known to be 0"),
         ("e = Exp (x) y = ReduceSum <keepdims = 0> (e, axes)", {"x": 0}, "not known to be 0"),
         ("l = Log (x) p = Mul (l, x) y = ReduceSum (p, axes)", {"x": 0}, "not known to be 0"),
-        ("y = Reshape (x, flat)", {"x": 0}, "puts positions together with others"),
+        ("y = Reshape (x, flat)", {"x": 0}, "in one axis with other dimensions"),
         ("y = Gather <axis = 1> (x, last)", {"x": 0}, "reads from the end"),
         ("y, i = TopK <axis = 1> (x, axes)", {"x": 0}, "nothing is known"),
         ("s = Size (x) f = Cast <to = 1> (s) y = Mul (x, f)", {"x": 0}, "depend on the size"),

@@ -70,6 +70,13 @@ def test_anchors_that_training_does_not_make(name: str) -> None:
     assert name.removeprefix("Gradient___") in str(error)
 
 
+def test_a_gradient_may_be_asked_for_without_weights() -> None:
+    train = {**trainable(), "weights": {"frozen": ["w", "b"]}}
+    options = {"anchors": {"Gradient___x": "all"}}
+    archive = popc.compile(linear_model(), dims={"batch": 2}, train=train, options=options)
+    assert [output.name for output in archive.manifest.outputs] == ["loss", "Gradient___x"]
+
+
 def test_accumulation_without_training() -> None:
     with pytest.raises(OptionError, match="accumulation_factor is for training"):
         popc.compile(linear_model(), dims={"batch": 2}, options={"accumulation_factor": 2})

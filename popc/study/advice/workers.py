@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from popc.request import CompileRequest
 from popc.study.advice.trial import Workshop
-from popc_runtime.errors import ResourceError
+from popc_runtime.errors import ResourceError, SpokenHint
 
 __all__ = ["Pool", "available_cores", "open_pool"]
 
@@ -66,7 +66,9 @@ class Pool:
         except BrokenProcessPool as error:
             raise ResourceError(
                 "a process that planned programs has died; it may have needed too much memory",
-                hint="--jobs 1 plans one program at a time",
+                hint=SpokenHint(
+                    "jobs=1 plans one program at a time", "--jobs 1 plans one program at a time"
+                ),
             ) from error
 
 

@@ -23,7 +23,7 @@ from popc.frontend import LoadedModel
 from popc.reporting.estimation import target_of
 from popc.request import CompileRequest
 from popc.study.advice import Outcome
-from popc_runtime.errors import ResourceError, UsageError
+from popc_runtime.errors import ResourceError, SpokenHint, UsageError
 
 __all__ = ["Journal", "identity_of"]
 
@@ -161,7 +161,10 @@ def _check_header(path: Path, entry: Mapping[str, Any] | None, identity: Mapping
     if entry is None or entry.get("schema") != _SCHEMA:
         raise UsageError(
             f"{path} is not a journal of popc tune",
-            hint="--resume FILE begins a new one if there is none",
+            hint=SpokenHint(
+                "a journal whose file does not exist yet is begun",
+                "--resume FILE begins a new one if there is none",
+            ),
         )
     different = [name for name, value in identity.items() if entry.get(name) != value]
     if different:

@@ -70,6 +70,9 @@ class Taps:
         return Taps(indices, weights)
 
 
+# How many times longer than an axis what is read of it may be, by a scale that rounds to nothing.
+_MOST_WIDER: Final = 64
+
 # Numbers rounded to float32.  A sum, product or quotient of two that is rounded twice, to a double
 # and then to float32, is the same as if it were rounded once.
 _Singles: TypeAlias = "array[float]"
@@ -213,6 +216,10 @@ def taps(
     """
     support, weigh = (1, _linear_filter) if cubic is None else (2, _cubic_filter(cubic))
     squeeze = min(axis.scale, 1.0) if antialias else 1.0
+    if not squeeze * _MOST_WIDER * max(axis.length, 1) >= 1:
+        raise ValueError(
+            f"a scale of {axis.scale} does not make {axis.resized:,} of {axis.length:,} elements"
+        )
     first = floor(-support / squeeze) + 1
     offsets = range(first, 2 - first)
     indices: list[list[int]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from popc_runtime.format.limits import MAX_RESIZED
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import Any, TypeVar
 from popc_runtime.kernels.core.operands import Operands
@@ -38,7 +39,14 @@ def in_memory_order(binding: _Operands) -> _Operands:
 def resized_axes(
     binding: Operands[Any], before: tuple[int, ...], after: tuple[int, ...]
 ) -> list[ResizedAxis]:
-    """The axes of a tensor of shape ``before`` that is resized to ``after``."""
+    """The axes of a tensor of shape ``before`` that is resized to ``after``.
+
+    Raises:
+        ValueError: a table of one of them would be too long.
+    """
+    for old, new in zip(before, after, strict=True):
+        if old != new and max(old, new) > MAX_RESIZED:
+            raise ValueError(f"an axis of {old:,} elements is resized to {new:,}")
     rank = len(before)
     roi = binding.numbers("roi", (0.0,) * rank + (1.0,) * rank)
     regions = zip(roi[:rank], roi[rank:], strict=True)

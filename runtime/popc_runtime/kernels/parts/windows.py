@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from math import prod
 
+from popc_runtime.format.limits import MAX_TAPS
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Any, TypeAlias
 from popc_runtime.kernels.core.operands import Operands
@@ -94,7 +96,13 @@ class WindowAxis:
 def window_axes(
     binding: Operands[Any], sizes: Sequence[int], kernel: Sequence[int], outs: Sequence[int]
 ) -> tuple[WindowAxis, ...]:
-    """The axes of a window op with attributes ``strides``, ``dilations`` and ``pads``."""
+    """The axes of a window op with attributes ``strides``, ``dilations`` and ``pads``.
+
+    Raises:
+        ValueError: there are more taps than any kernel takes.
+    """
+    if prod(kernel) > MAX_TAPS:
+        raise ValueError(f"a window has {prod(kernel):,} taps, and may have {MAX_TAPS:,}")
     rank = len(sizes)
     strides = binding.integers("strides", (1,) * rank)
     dilations = binding.integers("dilations", (1,) * rank)

@@ -36,6 +36,8 @@ def _pad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     cropped = x[tuple(inner)]
     firsts = [max(begin, 0) for begin in begins]
     window = [slice(at, at + dim) for at, dim in zip(firsts, cropped.shape, strict=True)]
+    if any(side.stop > dim for side, dim in zip(window, out.shape, strict=True)):
+        return None
     pairs = [(out[tuple(window)], cropped)]
     for axis, dim in enumerate(cropped.shape):
         if dim != out.shape[axis]:
