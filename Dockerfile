@@ -11,7 +11,7 @@ ARG PYTHON=3.13-slim
 FROM python:${PYTHON} AS wheels
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY popc popc
 COPY runtime runtime
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./runtime .

@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JOBS ?= 2
-CLANG_FORMAT = find runtime/csrc fuzz/native -name '*.[ch]' -print0 | xargs -0 $(BIN)/clang-format
+CLANG_FORMAT = find runtime/csrc popc/schedule/csrc fuzz/native -name '*.[ch]' -print0 | xargs -0 $(BIN)/clang-format
 
 POPART_ENV := .venv-popart
 POPART_TESTS ?=
@@ -13,12 +13,12 @@ POPART_TESTS ?=
 MINUTES ?= 10
 FUZZ := build/fuzz
 
-.PHONY: fuzz release sanitizers help setup demo train-demo test test-all conformance oracles popart-extensions popart-tests gradients docs native bench lint format wheels clean
+.PHONY: fuzz release sanitizers help setup demo train-demo test test-all test-serve conformance oracles popart-extensions popart-tests gradients docs native bench lint format wheels clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(VENV)/.ready: pyproject.toml runtime/pyproject.toml
+$(VENV)/.ready: pyproject.toml setup.py runtime/pyproject.toml
 	@echo "Making $(VENV) with popc and what it needs ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install --upgrade 'pip>=25.1'
@@ -49,6 +49,13 @@ test: $(VENV)/.test  ## run every test that is not marked slow
 
 test-all: $(VENV)/.test  ## run every test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
+
+$(VENV)/.serve: $(VENV)/.test
+	$(PIP) install --group serve
+	touch $@
+
+test-serve: $(VENV)/.serve  ## run the tests of the server, with Triton's clients
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup tests/serving
 
 conformance: $(VENV)/.test  ## count the ONNX backend tests that pass, and list the others
 	$(BIN)/python -m tests.conformance.report

@@ -1,8 +1,9 @@
 """Build the wheels and source distributions that are published, on any Linux machine.
 
 popc-runtime has one wheel for each kind of processor that it has native kernels for, compiled by
-`zig cc` against an old glibc, and one without kernels for everything else.  popc is one wheel, and
-so is popc-popart.  Wheels for musl and macOS come from cibuildwheel (RELEASING.md).
+`zig cc` against an old glibc, and one without kernels for everything else; so has popc, for the
+search of schedules.  popc-popart is one wheel.  Wheels for musl and macOS come from cibuildwheel
+(RELEASING.md).
 
 The same commit gives the same bytes: times in files are that of the commit, or what
 SOURCE_DATE_EPOCH says.  ``--again`` builds everything twice, and compares.
@@ -28,10 +29,13 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 MACHINES: Final = ("x86_64", "aarch64")
 GLIBC: Final = "2.17"
-_LIBRARY: Final = "popc_runtime/native/_native.abi3.so"
+_LIBRARIES: Final = {
+    "popc-runtime": "popc_runtime/native/_native.abi3.so",
+    "popc": "popc/schedule/_native.abi3.so",
+}
 _NOT_SOURCES: Final = shutil.ignore_patterns("build", "*.egg-info", "*.so", "__pycache__")
 _SOURCES: Final = {
-    "popc": ("pyproject.toml", "README.md", "LICENSE", "popc"),
+    "popc": ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "popc"),
     "popc-popart": ("facade",),
     "popc-runtime": ("runtime",),
 }
@@ -63,9 +67,11 @@ def compare(files: Sequence[Path]) -> int:
 def all_files(target: Path) -> list[Path]:
     """The wheels and source distributions of everything, in a folder."""
     target.mkdir(parents=True, exist_ok=True)
-    wheels = [native_wheel(machine, target) for machine in MACHINES]
-    wheels.append(build("popc-runtime", target, {"POPC_NATIVE": "none"}))
-    wheels += [build(project, target, {}) for project in ("popc", "popc-popart")]
+    wheels: list[Path] = []
+    for project in _LIBRARIES:
+        wheels += [native_wheel(project, machine, target) for machine in MACHINES]
+        wheels.append(build(project, target, {"POPC_NATIVE": "none"}))
+    wheels.append(build("popc-popart", target, {}))
     return wheels + [source_distribution(project, target) for project in _SOURCES]
 
 
@@ -98,8 +104,8 @@ def source_date() -> str:
     return subprocess.check_output(command, text=True).strip()
 
 
-def native_wheel(machine: str, target: Path) -> Path:
-    """The runtime's wheel for Linux on ``machine``, tagged with what it needs of the system."""
+def native_wheel(project: str, machine: str, target: Path) -> Path:
+    """The wheel of ``project`` for Linux on ``machine``, tagged with what the system needs."""
     compiler = f"{sys.executable} -m ziglang cc -target {machine}-linux-gnu.{GLIBC}"
     environment = {
         "CC": compiler,
@@ -107,9 +113,9 @@ def native_wheel(machine: str, target: Path) -> Path:
         "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
     }
     with tempfile.TemporaryDirectory() as folder:
-        plain = build("popc-runtime", Path(folder), environment)
-        if _LIBRARY not in zipfile.ZipFile(plain).namelist():
-            raise SystemExit(f"{plain.name}: the native kernels did not compile")
+        plain = build(project, Path(folder), environment)
+        if _LIBRARIES[project] not in zipfile.ZipFile(plain).namelist():
+            raise SystemExit(f"{plain.name}: the native library did not compile")
         retag = [sys.executable, "-m", "wheel", "tags", "--platform-tag", platform_tag(plain)]
         dated = {**os.environ, "SOURCE_DATE_EPOCH": source_date()}
         name = subprocess.check_output([*retag, plain], text=True, env=dated).split()[-1]

@@ -7,8 +7,7 @@ lets passes be short and the verifier stay quiet.
 Values flow only along operands: a subgraph does not see its parent's tensors.  What the body of
 an ``If`` or ``Loop`` needs from outside is an explicit operand (a capture) of the op and an input
 of the body.  Several ops may hold the same graph: it is there once, and does for each of them the
-same with other operands.  Constants are not captured: each graph holds its own, sharing the data
-array.
+same with other operands.  Constants are not captured: each graph holds its own, of the same data.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from itertools import chain, islice, repeat, takewhile
 
 import numpy as np
 
-from popc.ir.ordering import Ordering
+from popc.ir.ordering import Ordering, order_by_links
 from popc.ir.settings import OpSettings
 from popc.ir.types import AttributeMap, TensorType, require_possible
 from popc_runtime.format import Array, VariableRole
@@ -102,12 +101,6 @@ class Op:
         """An input that may be absent or beyond the end."""
         return self.inputs[index] if index < len(self.inputs) else None
 
-    def append_input(self, tensor: Tensor | None) -> None:
-        """Add an operand at the end; if it is a capture, the subgraphs need an input for it."""
-        self.inputs.append(tensor)
-        if tensor is not None:
-            tensor.uses[self] = tensor.uses.get(self, 0) + 1
-
     @property
     def present_inputs(self) -> list[Tensor]:
         """The inputs that are not absent, in order."""
@@ -133,6 +126,7 @@ class Graph:
         self._ops: dict[Op, None] = {}
         self._tensors: dict[str, Tensor] = {}
         self._name_counts: dict[str, int] = {}
+        self._sorted: list[Op] | None = None  # topologically, with some that have been removed
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -176,14 +170,13 @@ class Graph:
         Raises:
             ValueError: the graph has a cycle.
         """
-        waiting = {op: sum(t.producer is not None for t in op.present_inputs) for op in self._ops}
-        order = [op for op, count in waiting.items() if count == 0]
-        for op in order:  # grows while it is walked
-            for tensor in op.outputs:
-                for user, reads in tensor.uses.items():
-                    waiting[user] -= reads
-                    if waiting[user] == 0:
-                        order.append(user)
+        if self._sorted is None:
+            self._sorted = self.sort()
+        return [op for op in self._sorted if op in self._ops]
+
+    def sort(self) -> list[Op]:
+        """The same order as `topological`, found again from the links; so are the errors."""
+        order = order_by_links(self._ops, lambda op: [tensor.uses for tensor in op.outputs])
         if len(order) != len(self._ops):
             raise ValueError(f"graph {self.name!r} has a cycle")
         return order
@@ -278,16 +271,21 @@ class Graph:
             tensor = Tensor(self.fresh_name(name), type_, TensorKind.ACTIVATION, producer=op)
             op.outputs.append(self._add_tensor(tensor))
         self._ops[op] = None
+        self._sorted = None
         for operand in inputs:
-            op.append_input(operand)
+            self.append_input(op, operand)
         return op
 
     # -- editing ---------------------------------------------------------------------------------
 
-    def insert_input(self, op: Op, index: int, tensor: Tensor) -> None:
+    def append_input(self, op: Op, tensor: Tensor | None) -> None:
+        """Give ``op`` one more operand; if it is a capture, the subgraphs need an input for it."""
+        self.insert_input(op, len(op.inputs), tensor)
+
+    def insert_input(self, op: Op, index: int, tensor: Tensor | None) -> None:
         """Give ``op`` one more operand, at position ``index``."""
         op.inputs.insert(index, tensor)
-        tensor.uses[op] = tensor.uses.get(op, 0) + 1
+        self._read(op, tensor)
 
     def insert_output(self, op: Op, index: int, name: str, type_: TensorType) -> Tensor:
         """Give ``op`` one more output, at position ``index``."""
@@ -299,6 +297,12 @@ class Graph:
         """Replace one operand."""
         _drop_use(op.inputs[index], op)
         op.inputs[index] = tensor
+        self._read(op, tensor)
+
+    def _read(self, op: Op, tensor: Tensor | None) -> None:
+        """Note that ``op`` has come to read ``tensor``."""
+        assert op in self._ops, f"{op!r} is not in graph {self.name!r}"
+        self._sorted = None
         if tensor is not None:
             tensor.uses[op] = tensor.uses.get(op, 0) + 1
 
@@ -369,12 +373,8 @@ class Graph:
     def split_off(self, name: str) -> Graph:
         """Move everything into a new graph, leaving this one empty."""
         other = Graph(name)
-        for attribute in (
-            "inputs", "outputs", "output_names", "ordering", "_ops", "_tensors", "_name_counts"
-        ):  # fmt: skip
-            ours, theirs = getattr(self, attribute), getattr(other, attribute)
-            setattr(self, attribute, theirs)
-            setattr(other, attribute, ours)
+        vars(other).update(vars(self), name=name)
+        vars(self).update(vars(Graph(self.name)))
         return other
 
     def is_output(self, tensor: Tensor) -> bool:
@@ -386,7 +386,7 @@ def _collect(graph: Graph, found: dict[Graph, None]) -> None:
     """Add ``graph`` to ``found``, behind the graphs nested in it, the last of these first."""
     if graph in found:
         return
-    for op in reversed(graph.ops):
+    for op in [op for op in graph.ops if op.subgraphs][::-1]:
         for subgraph in reversed(op.subgraphs.values()):
             _collect(subgraph, found)
     found[graph] = None

@@ -31,7 +31,8 @@ def _graph_problems(graph: Graph) -> list[str]:
     if len(graph.outputs) != len(graph.output_names):
         problems.append(f"{graph.name}: outputs and their names differ in number")
     try:
-        graph.topological()
+        if graph.sort() != graph.topological():
+            problems.append(f"{graph.name}: the order that is remembered is not that of the links")
     except ValueError as error:
         problems.append(str(error))
     return problems

@@ -16,19 +16,23 @@ from popc.schedule.problem import OrderingProblem
 __all__ = ["bound_peak"]
 
 # Buffers and nodes that are looked at together, so that memory stays linear.
-_BITS: Final = 2048
+_BITS: Final = 4096
 _ROWS: Final = 512
+# The most pairs of a node and a buffer that are looked at, so that time does too.
+_PAIRS: Final = 400_000_000
 
 
 def bound_peak(problem: OrderingProblem) -> int:
-    """Bytes that every order needs at least."""
+    """Bytes that every order needs at least; of very many buffers the largest are counted."""
     order = problem.topological()
     least = np.array(problem.rise, np.int64) + problem.base
     for node, takes in enumerate(problem.takes):
         least[node] -= sum(nbytes for nbytes, _ in takes)
-    buffers = sorted({*problem.initial, *(b for made in problem.makes for b in made)})
-    for low in range(0, len(buffers), _BITS):
-        least += _certain_bytes(problem, order, buffers[low : low + _BITS])
+    buffers = {*problem.initial, *(b for made in problem.makes for b in made)}
+    chosen = sorted(buffers, key=lambda buffer: (-problem.weights[buffer], buffer))
+    count = max(_PAIRS // max(len(order), 1), _BITS)
+    for low in range(0, min(len(chosen), count), _BITS):
+        least += _certain_bytes(problem, order, chosen[low : min(low + _BITS, count)])
     return max(problem.floor, int(least.max(initial=0)))
 
 
@@ -36,9 +40,9 @@ def _certain_bytes(
     problem: OrderingProblem, order: Sequence[int], buffers: Sequence[int]
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """For each node the bytes of ``buffers`` that are live while it runs in any order."""
-    bits = {buffer: 1 << index for index, buffer in enumerate(buffers)}
+    marks = {buffer: 1 << index for index, buffer in enumerate(buffers)}
     freed: dict[int, int] = {}  # bits of what is freed with a buffer
-    for buffer, bit in bits.items():
+    for buffer, bit in marks.items():
         leader = problem.freed_with[buffer]
         freed[leader] = freed.get(leader, 0) | bit
 
@@ -48,9 +52,9 @@ def _certain_bytes(
             found |= table.get(buffer, 0)
         return found
 
-    made = [union(problem.initial, bits)] * len(order)
+    made = [union(problem.initial, marks)] * len(order)
     for node in order:
-        passed = made[node] | union(problem.makes[node], bits)
+        passed = made[node] | union(problem.makes[node], marks)
         for later in problem.successors[node]:
             made[later] |= passed
     needed = [union((b for b in freed if problem.stays[b]), freed)] * len(order)
@@ -61,10 +65,13 @@ def _certain_bytes(
     width = -(-len(buffers) // 8)
     rows = b"".join((a & b).to_bytes(width, "little") for a, b in zip(made, needed, strict=True))
     table = np.frombuffer(rows, np.uint8).reshape(len(order), width)
-    weights = np.zeros(8 * width)  # float64 is exact up to 2**53 bytes
+    weights = np.zeros(8 * width, np.int64)
     weights[: len(buffers)] = [problem.weights[buffer] for buffer in buffers]
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+    bytes_of = weights.reshape(width, 8) @ bits.T.astype(np.int64)  # of each value of each byte
+    places = np.arange(width)
     live = np.empty(len(order), np.int64)
     for start in range(0, len(order), _ROWS):
         part = slice(start, start + _ROWS)
-        live[part] = np.unpackbits(table[part], axis=1, bitorder="little") @ weights
+        live[part] = bytes_of[places, table[part]].sum(axis=1)
     return live

@@ -20,15 +20,14 @@ from popc.schedule.effort import Effort
 from popc.schedule.levels import without_levels
 from popc.schedule.optimum import find_lowest_peak, lower_by_windows
 from popc.schedule.problem import Cost, OrderingProblem, measure
-from popc.schedule.shift import shift_blocks
+from popc.schedule.shift import descend
 
 __all__ = ["Candidate", "Chooser", "ChosenOrder"]
 
-# Local search after the peak has been settled: nodes to look at per node of the problem, and more.
-_WORK_PER_NODE: Final = 10
-_LEAST_WORK: Final = 1000
-# The most nodes that look-ahead looks at where nobody has asked for it.
-_AFFORDABLE: Final = 1_500_000
+# Local search looks at nodes so many times as fast as the exact search, and at so many of them for
+# each node of the problem.
+_SPEED: Final = 100
+_WORK_PER_NODE: Final = 10_000
 
 
 class Candidate(NamedTuple):
@@ -75,7 +74,7 @@ class Chooser:
         order = self.make(problem, self._algorithm)
         found = _Found(self._algorithm.value, order, measure(problem, order))
         improved = self._algorithm is Algorithm.KAHN  # the others are what their name says
-        work = self._options.scheduler_work_limit if improved else 0
+        work = self._descent_work(problem) if improved else 0
         return self._finish(problem, [found], bound_peak(problem), work)
 
     def make(self, problem: OrderingProblem, algorithm: Algorithm) -> Sequence[int]:
@@ -97,32 +96,49 @@ class Chooser:
     def _best(self, problem: OrderingProblem) -> ChosenOrder:
         """The best of all candidates; some are only made if they could be of use."""
         found = [self._candidate(problem, algorithm) for algorithm in _QUICK]
+        found += [self._kahn(problem, breaker) for breaker in self._other_breakers()]
         peak = min(candidate.cost.peak for candidate in found)
+        if self._options.scheduler_work_limit and peak > bound_peak(problem):
+            found += self._descents(problem, found)
+            peak = min(candidate.cost.peak for candidate in found)
         lower, order = self._search(problem, peak)
         if order is not None:
             found.append(_Found(_EXACT, order, measure(problem, order)))
-        if min(candidate.cost.peak for candidate in found) > lower:
-            found += self._last_resorts(problem, found, lower)
-        work = min(self._options.scheduler_work_limit, _WORK_PER_NODE * len(problem) + _LEAST_WORK)
-        return self._finish(problem, found, lower, work)
+            peak = min(peak, found[-1].cost.peak)
+        if peak > lower and self._options.scheduler_work_limit and not problem.has_levels:
+            found.append(self._windows(problem, found, lower))
+        return self._finish(problem, found, lower, self._descent_work(problem))
 
-    def _last_resorts(
-        self, problem: OrderingProblem, found: Sequence[_Found], lower: int
-    ) -> Iterator[_Found]:
-        """The orders left to try, where the search has not come to an end."""
-        others = [
-            self._kahn(problem, breaker)
-            for breaker in TieBreaker
-            if breaker is not self._tie_breaker
-        ]
-        if len(problem) * self._options.maximum_scheduler_search_space_size <= _AFFORDABLE:
-            others.append(self._candidate(problem, Algorithm.LOOK_AHEAD))
-        yield from others
-        effort = Effort(self._options.scheduler_work_limit, self._is_late)
-        if effort.work and not problem.has_levels:
-            best = min((*found, *others), key=lambda candidate: candidate.cost)
-            order = lower_by_windows(problem, best.order, lower, effort)
-            yield _Found("windows", order, measure(problem, order))
+    def _other_breakers(self) -> list[TieBreaker]:
+        """Ways in which Kahn's algorithm may choose that make sense, and are not the one wanted."""
+        return [b for b in (TieBreaker.GREEDY, TieBreaker.FIFO) if b is not self._tie_breaker]
+
+    def _descents(self, problem: OrderingProblem, found: Sequence[_Found]) -> Iterator[_Found]:
+        """The candidates with the lowest peak and the lowest sum, improved by local search.
+
+        Local search lowers the sum, whatever becomes of the peak on the way: an order that looks
+        bad may be close to one that is better than all others.
+        """
+        lowest = min(found, key=lambda candidate: candidate.cost)
+        flattest = min(found, key=lambda candidate: (*candidate.cost[:2], candidate.cost.total))
+        for candidate in {id(start): start for start in (lowest, flattest)}.values():
+            effort = Effort(self._descent_work(problem), self._is_late)
+            moves = self._options.swap_limit_scheduler
+            shifted = descend(problem, candidate.order, effort, moves=moves, keeps_peak=False)
+            if shifted.moves:
+                cost = measure(problem, shifted.order)
+                yield _Found(f"{candidate.name}, shifted", shifted.order, cost)
+
+    def _descent_work(self, problem: OrderingProblem) -> int:
+        """The work that local search may do: it looks at nodes a hundred times as fast."""
+        return min(_SPEED * self._options.scheduler_work_limit, _WORK_PER_NODE * len(problem))
+
+    def _windows(self, problem: OrderingProblem, found: Sequence[_Found], lower: int) -> _Found:
+        """The best candidate, with small parts of it searched exactly."""
+        best = min(found, key=lambda candidate: candidate.cost)
+        effort = Effort(self._options.scheduler_work_limit // 4, self._is_late)
+        order = lower_by_windows(problem, best.order, lower, effort)
+        return _Found("windows", order, measure(problem, order))
 
     def _candidate(self, problem: OrderingProblem, algorithm: Algorithm) -> _Found:
         order = self.make(problem, algorithm)
@@ -153,7 +169,7 @@ class Chooser:
         """Choose the first of the best, and improve it."""
         best = min(found, key=lambda candidate: candidate.cost)
         effort, moves = Effort(work, self._is_late), self._options.swap_limit_scheduler
-        shifted = shift_blocks(problem, best.order, effort, moves=moves)
+        shifted = descend(problem, best.order, effort, moves=moves, keeps_peak=True)
         return ChosenOrder(
             tuple(problem.expand(shifted.order)),
             tuple(Candidate(candidate.name, candidate.cost) for candidate in found),

@@ -24,9 +24,11 @@ from popc.schedule.simplify import simplify
 __all__ = ["find_lowest_peak", "lower_by_windows"]
 
 _MOST_NODES: Final = 3000  # sets of nodes are kept as bits
+_FEW_NODES: Final = 500  # with more of them, a search that ends does so soon
 _PROBES: Final = 6  # peaks between the proven and the found one that are tried
 _WINDOWS: Final = (12, 16, 24, 32, 48, 64)  # nodes in a small part of an order
 _WINDOW_WORK: Final = 10_000  # nodes to look at for each small part
+_COPIED: Final = 4  # nodes that are measured and copied while one is looked at
 
 
 def find_lowest_peak(
@@ -37,10 +39,12 @@ def find_lowest_peak(
     Priorities and ties are not looked at.  ``lower`` of the result is a proven bound; if it is the
     peak of the order found, or ``bound`` and there is none, nothing better exists.
     """
-    smaller = simplify(problem) if len(problem) <= closure_threshold else problem
+    smaller = simplify(problem, reduces=len(problem) <= closure_threshold)
     lower = bound_peak(smaller)
     if lower >= bound:
         return ExactResult(None, bound, 0)
+    if len(smaller) > _FEW_NODES:
+        effort = effort.part(4)
     if len(smaller) <= _MOST_NODES:
         found = _search(smaller, lower, bound, effort)
     else:
@@ -90,7 +94,7 @@ def _search_regions(
         if peak <= lower or high - low > _MOST_NODES:
             break
         found = _search_part(problem, order, low, high, lower, effort.part(4, work))
-        work += found.work
+        work += found.work + len(order) // _COPIED
         lower = max(lower, found.lower)
         if found.order is None:
             break
@@ -127,6 +131,6 @@ def lower_by_windows(
         place, reach = steps.index(peak), _WINDOWS[size] // 2
         low, high = max(place - reach, 0), min(place + reach, len(best))
         found = _search_part(problem, best, low, high, lower, Effort(_WINDOW_WORK, effort.is_late))
-        work += found.work
+        work += found.work + len(best) // _COPIED
         size = size + 1 if found.order is None else 0
     return tuple(best)

@@ -1,24 +1,46 @@
 """Local search: blocks of nodes are shifted to where they keep less memory live.
 
 A move takes some nodes that follow each other and puts them earlier or later, as far as constraints
-allow.  It is made if it lowers the first of these that it changes: the attraction of priorities,
-the stretch of ties, the bytes live in each step added up; the peak may not rise.  Blocks of one
-node are tried first, longer ones when nothing is left to gain, shorter ones again after a success.
+allow, but no further than a window.  It is made if it lowers the first of these that it changes:
+the attraction of priorities, the stretch of ties, the bytes live in each step added up; the peak
+may not rise, if it is to be kept.  Blocks of one node are tried first, longer ones when nothing is
+left to gain.  After a success shorter ones are tried again, but only of nodes near by; in the end
+everything is tried once more, until no block that there is can be moved with a gain.
+
+This is the definition; `popc.schedule._native` does the same in C, to the last move.
 """
 
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from popc.schedule.effort import Effort
-from popc.schedule.problem import OrderingProblem, measure_steps
+from popc.schedule.flat import find_native, flattened
+from popc.schedule.problem import OrderingProblem
 
-__all__ = ["Shifted", "shift_blocks"]
+__all__ = ["ShiftLimits", "Shifted", "descend", "shift_blocks", "shift_by_definition"]
+
+_WINDOWS: Final = (16, 64, 256)  # what is near is tried first: it costs little, and gains most
 
 _SEED: Final = 1  # any number will do: what is tried is the same on every run
+
+
+class ShiftLimits(NamedTuple):
+    """The limits of local search.
+
+    Attributes:
+        moves: The most moves that are made.
+        keeps_peak: Whether no step of a move may be higher than the peak of the order given.
+        window: The most places by which a move shifts a block, and the most nodes that it has.
+    """
+
+    moves: int = 1 << 40
+    keeps_peak: bool = True
+    window: int = 1 << 40
 
 
 class Shifted(NamedTuple):
@@ -29,13 +51,61 @@ class Shifted(NamedTuple):
     work: int
 
 
-def shift_blocks(
-    problem: OrderingProblem, order: Sequence[int], effort: Effort, *, moves: int
+def descend(
+    problem: OrderingProblem,
+    order: Sequence[int],
+    effort: Effort,
+    *,
+    moves: int,
+    keeps_peak: bool,
 ) -> Shifted:
-    """Improve ``order`` by up to ``moves`` moves, until none does or the effort is spent."""
-    shifter = _Shifter(problem, order, effort, moves)
+    """Improve ``order`` in windows of growing size; the peak may rise if it is not to be kept."""
+    found = Shifted(tuple(order), 0, 0)
+    for window in _WINDOWS:
+        limits = ShiftLimits(moves - found.moves, keeps_peak, window)
+        if limits.moves <= 0 or effort.work <= found.work:
+            break
+        left = effort.part(1, found.work)
+        shifted = shift_blocks(problem, found.order, left, limits)
+        found = Shifted(shifted.order, found.moves + shifted.moves, found.work + shifted.work)
+        if window >= len(order):
+            break
+    return found
+
+
+def shift_blocks(
+    problem: OrderingProblem, order: Sequence[int], effort: Effort, limits: ShiftLimits
+) -> Shifted:
+    """Improve ``order`` until no move does, or a limit or the effort is reached."""
+    native = find_native()
+    tables = flattened(problem, order) if native is not None else None
+    if native is None or tables is None:
+        return shift_by_definition(problem, order, effort, limits)
+    moves, work = native.shift_blocks(
+        tables.columns, tables.order, _shuffled(order), _first_live(problem), *limits, *effort
+    )
+    return Shifted(tuple(tables.order), moves, work)
+
+
+def shift_by_definition(
+    problem: OrderingProblem, order: Sequence[int], effort: Effort, limits: ShiftLimits
+) -> Shifted:
+    """The definition of `shift_blocks`, in Python."""
+    shifter = _Shifter(problem, order, effort, limits)
     shifter.run()
     return Shifted(tuple(shifter.order), shifter.moves, shifter.work)
+
+
+def _shuffled(order: Sequence[int]) -> array[int]:
+    """All nodes in the order in which blocks that begin with them are tried."""
+    nodes = array("q", range(len(order)))
+    random.Random(_SEED).shuffle(nodes)  # noqa: S311 - not for cryptography
+    return nodes
+
+
+def _first_live(problem: OrderingProblem) -> int:
+    """The bytes live before the first step."""
+    return problem.base + sum(problem.weights[buffer] for buffer in problem.initial)
 
 
 class _Gain(NamedTuple):
@@ -51,12 +121,13 @@ _NO_GAIN: Final = _Gain(0, 0, 0)
 
 class _Shifter:
     def __init__(
-        self, problem: OrderingProblem, order: Sequence[int], effort: Effort, most_moves: int
+        self, problem: OrderingProblem, order: Sequence[int], effort: Effort, limits: ShiftLimits
     ) -> None:
         self.problem = problem
-        self.effort, self.most_moves = effort, most_moves
+        self.effort, self.limits = effort, limits
         self.order = list(order)
         self.moves = self.work = 0
+        self.tried = [0] * len(order)  # the longest block that begins with a node and stays
         self.place = [0] * len(order)
         self.earlier: list[list[int]] = [[] for _ in order]
         for node, others in enumerate(problem.successors):
@@ -69,43 +140,49 @@ class _Shifter:
         self.made = [sum(problem.weights[b] for b in made) for made in problem.makes]
         self.last: list[int] = [-1] * len(problem.weights)  # place of the last reader
         self.live = [0] * (len(order) + 1)  # before each place
-        self.peak = max(measure_steps(problem, order), default=0)
+        self.live[0] = _first_live(problem)
         self._refresh(0, len(order))
+        self.peak = max(self._steps(0, len(order)), default=0)
 
     # -- the search ------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Rounds over all blocks, of growing length as long as nothing changes."""
-        nodes = list(range(len(self.order)))
-        random.Random(_SEED).shuffle(nodes)  # noqa: S311 - not for cryptography
-        length, fresh = 1, set(nodes)
-        while length < len(nodes) and not self._is_over():
-            touched: set[int] = set()
+        nodes = _shuffled(self.order)
+        length, settled = 1, 0  # the moves made when everything was tried for the last time
+        while not self._is_over():
+            moves = self.moves
             for node in nodes:
-                if node in fresh or node in touched:
-                    self._try(node, length, touched)
+                if self.tried[node] == length - 1:
+                    self._try(node, length)
                     if self._is_over():
                         return
-            if touched:
-                fresh = touched
-                if length > 1:
-                    length, fresh = 1, set(nodes)
-            elif not self._can_any_move(length):
-                return
+            if self.moves > moves:
+                length = 1
+            elif self._can_any_move(length):
+                length += 1
+            elif self.moves > settled:
+                length, settled = 1, self.moves
+                self.tried = [0] * len(nodes)
             else:
-                length, fresh = length + 1, set(nodes)
+                return
 
     def _is_over(self) -> bool:
-        return self.moves >= self.most_moves or self.effort.is_spent(self.work)
+        return self.moves >= self.limits.moves or self.effort.is_spent(self.work)
 
     def _can_any_move(self, length: int) -> bool:
-        """True if some block that is longer than ``length`` has room."""
-        places = range(len(self.order) - length)
-        self.work += len(places)
-        return any(self._room(place, length + 1) != (place, place) for place in places)
+        """True if a block that is longer than ``length``, but not too long, has room."""
+        if length >= self.limits.window:
+            return False
+        for place in range(len(self.order) - length):
+            self.work += 1
+            if self._room(place, length + 1) != (place, place):
+                return True
+        return False
 
-    def _try(self, node: int, length: int, touched: set[int]) -> None:
+    def _try(self, node: int, length: int) -> None:
         """Make the best move of the block that begins with ``node``, if one is worth it."""
+        self.tried[node] = length
         start = self.place[node]
         if start + length > len(self.order):
             return
@@ -117,12 +194,13 @@ class _Shifter:
         if target != start and self._accept(start, length, target, best):
             self.moves += 1
             first, end = min(start, target), max(start, target) + length
-            touched.update(self.order[max(first - 1, 0) : end + 1])
+            for other in self.order[max(first - length, 0) : end + length]:
+                self.tried[other] = 0
 
     def _room(self, start: int, length: int) -> tuple[int, int]:
         """The lowest and the highest place at which the block may begin."""
-        low, high = 0, len(self.order)
-        place = self.place
+        window, place = self.limits.window, self.place
+        low, high = max(start - window, 0), min(start + window + length, len(self.order))
         for node in self.order[start : start + length]:
             for other in self.earlier[node]:
                 if low <= place[other] < start:
@@ -235,7 +313,7 @@ class _Shifter:
         after = self._steps(first, end)
         self.work += 2 * (end - first)
         exact = gain._replace(total=sum(after) - sum(before))
-        if exact < _NO_GAIN and max(after) <= max(self.peak, 0):
+        if exact < _NO_GAIN and (not self.limits.keeps_peak or max(after) <= max(self.peak, 0)):
             return True
         self.order[first:end] = old
         self._refresh(first, end)
@@ -246,8 +324,6 @@ class _Shifter:
         problem, order = self.problem, self.order
         for place in range(first, end):
             self.place[order[place]] = place
-        if first == 0:
-            self.live[0] = problem.base + sum(problem.weights[b] for b in problem.initial)
         seen: set[int] = set()
         change = [0] * (end - first)
         for place in range(end - 1, first - 1, -1):

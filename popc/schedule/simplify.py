@@ -18,18 +18,25 @@ has run: whatever runs earlier in addition makes the effect of a node on them sm
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Final
 
 from popc.schedule.problem import OrderingProblem, Takeover, order_topologically
 from popc.schedule.reach import reduce_edges
 
 __all__ = ["simplify"]
 
+# Merging ends when less than one in so many nodes goes: of small problems, when none does.
+_ENOUGH: Final = 200
 
-def simplify(problem: OrderingProblem) -> OrderingProblem:
-    """The smaller problem, for which only the peak counts."""
+
+def simplify(problem: OrderingProblem, *, reduces: bool = True) -> OrderingProblem:
+    """The smaller problem, for which only the peak counts.
+
+    Constraints that follow from others are looked for if it ``reduces``: that takes the longest.
+    """
     while True:
-        smaller = _Merger(problem, _order_twins(problem)).run()
-        if len(smaller) == len(problem):
+        smaller = _Merger(problem, _order_twins(problem), reduces=reduces).run()
+        if len(smaller) >= len(problem) - len(problem) // _ENOUGH:
             return smaller
         problem = smaller  # merged nodes have new constraints in common
 
@@ -82,10 +89,14 @@ def _takes_without(takes: tuple[Takeover, ...], buffers: Container[int]) -> tupl
 class _Merger:
     """Working state: nodes are merged into the first of them; the others are gone."""
 
-    def __init__(self, problem: OrderingProblem, successors: list[list[int]]) -> None:
+    def __init__(
+        self, problem: OrderingProblem, successors: list[list[int]], *, reduces: bool
+    ) -> None:
         self.problem = problem
         self.weights, self.frees = problem.weights, problem.frees
-        reduced = reduce_edges(order_topologically(successors), successors)
+        reduced = (
+            reduce_edges(order_topologically(successors), successors) if reduces else successors
+        )
         self.later = [dict.fromkeys(others) for others in reduced]
         self.earlier: list[dict[int, None]] = [{} for _ in reduced]
         for node, others in enumerate(reduced):

@@ -142,11 +142,12 @@ class RewritePass(Pass):
 @contextmanager
 def disguised(graph: Graph, *names: str) -> Iterator[frozenset[Op]]:
     """Let no op that excludes one of ``names`` be recognised for what it is; these ops."""
+    excluding = frozenset(names)
     types = {
         op: op.op_type
         for nested in graph.walk()
         for op in nested.ops
-        if any(name in op.settings.exclude_patterns for name in names)
+        if not excluding.isdisjoint(op.settings.exclude_patterns)
     }
     for op, op_type in types.items():
         op.op_type = f"excluded {op_type}"

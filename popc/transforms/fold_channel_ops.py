@@ -146,7 +146,7 @@ def _shift(graph: Graph, conv: Op, offset: Array) -> bool:
     if len(conv.inputs) > 2:
         graph.set_input(conv, 2, constant)
     else:
-        conv.append_input(constant)
+        graph.append_input(conv, constant)
     return True
 
 

@@ -70,7 +70,7 @@ def _fuse_addition(graph: Graph, op: Op, product: Tensor, addend: Tensor) -> boo
     if index is None or not may_be_one(graph, op, [producer]):
         return False
     while len(producer.inputs) <= index:
-        producer.append_input(None)
+        graph.append_input(producer, None)
     graph.set_input(producer, index, addend)
     if producer.op_type == "Gemm" and index == _BIAS:
         producer.attributes["beta"] = 1.0

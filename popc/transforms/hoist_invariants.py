@@ -45,11 +45,12 @@ def _hoist_from(outer: Graph, owner: Op) -> int:
     changes = 0
     for body in owner.subgraphs.values():
         twins: dict[Tensor, Tensor] = {}  # value in ``body`` -> the same value in ``outer``
-        moved = [op for op in body.topological() if _try_to_copy(outer, op, twins)]
+        order = body.topological()
+        moved = dict.fromkeys(op for op in order if _try_to_copy(outer, op, twins))
         for op in moved:
             for tensor in op.outputs:
                 if body.is_output(tensor) or any(user not in moved for user in tensor.users):
-                    _capture(owner, body, tensor, twins[tensor])
+                    _capture(outer, owner, body, tensor, twins[tensor])
         for op in reversed(moved):
             body.remove_op(op)
         changes += len(moved)
@@ -80,11 +81,11 @@ def _try_to_copy(outer: Graph, op: Op, twins: dict[Tensor, Tensor]) -> bool:
     return True
 
 
-def _capture(owner: Op, body: Graph, tensor: Tensor, twin: Tensor) -> None:
+def _capture(outer: Graph, owner: Op, body: Graph, tensor: Tensor, twin: Tensor) -> None:
     """Let ``body`` read ``twin`` through a new input where it read ``tensor``."""
     formal = body.add_input(tensor.name, tensor.type)
     body.replace_uses(tensor, formal)
-    owner.append_input(twin)
+    outer.append_input(owner, twin)
     for other in owner.subgraphs.values():
         if other is not body:  # the branches of an If take the same operands
             other.add_input(tensor.name, tensor.type)

@@ -95,7 +95,7 @@ def _hoist(graph: Graph, loop: Op, body: Graph, product: Op) -> None:
         _outside(graph, loop, body, tensor) for tensor in (gather.operand(0), product.operand(1))
     ]
     rows = build(graph, "MatMul", operands, settings=product.settings).output
-    loop.append_input(rows)
+    graph.append_input(loop, rows)
     formal = body.add_input(rows.name, rows.type)
     index = gather.operand(1)
     picked = build(body, "Gather", [formal, index], {"axis": 0}, settings=gather.settings)

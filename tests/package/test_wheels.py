@@ -63,7 +63,7 @@ def _pip(*arguments: str | Path, cwd: Path, python: Path | None = None) -> str:
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The wheels by distribution, built from a copy of the sources."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(_ROOT / name, source)
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
     for name in ("facade", "popc", "runtime"):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from benchmarks.random_orders import make_problem
 from popc.ir import Graph
 from popc.ops.aliases import find_aliases
-from popc.options import TieBreaker
+from popc.options import ScheduleOptions, TieBreaker
 from popc.schedule.algorithms import (
     clustering_order,
     kahn_order,
@@ -20,14 +23,16 @@ from popc.schedule.algorithms import (
 )
 from popc.schedule.bound import bound_peak
 from popc.schedule.build_problem import build_problem
+from popc.schedule.choose import Chooser
 from popc.schedule.cuts import find_cuts, restrict
 from popc.schedule.effort import Effort
 from popc.schedule.exact import search_exactly
+from popc.schedule.flat import find_native, flattened
 from popc.schedule.levels import without_levels
 from popc.schedule.optimum import find_lowest_peak
 from popc.schedule.parts import find_parts
 from popc.schedule.problem import OrderingProblem, measure, measure_steps
-from popc.schedule.shift import shift_blocks
+from popc.schedule.shift import ShiftLimits, descend, shift_blocks, shift_by_definition
 from popc.schedule.simplify import simplify
 from tests.support.random_graphs import graphs
 from tests.support.random_problems import all_orders, is_legal, lowest_peak, naive_steps, problems
@@ -216,13 +221,13 @@ def test_a_region_is_measured_as_in_the_whole(problem: OrderingProblem) -> None:
 def test_local_search_makes_orders_better_only(problem: OrderingProblem) -> None:
     order = kahn_order(problem, TieBreaker.RANDOM)
     before = measure(problem, order)
-    shifted = shift_blocks(problem, order, _ENDLESS, moves=1000)
+    shifted = shift_blocks(problem, order, _ENDLESS, ShiftLimits())
     after = measure(problem, shifted.order)
     assert is_legal(problem, shifted.order)
     assert (after.attraction, after.stretch) <= (before.attraction, before.stretch)
     assert after.peak <= before.peak
     assert shifted.moves == 0 or after < before
-    again = shift_blocks(problem, shifted.order, _ENDLESS, moves=1000)
+    again = shift_blocks(problem, shifted.order, _ENDLESS, ShiftLimits())
     assert again.moves == 0
 
 
@@ -230,10 +235,84 @@ def test_local_search_makes_orders_better_only(problem: OrderingProblem) -> None
 @given(problem=problems(10))
 def test_local_search_keeps_to_its_limits(problem: OrderingProblem) -> None:
     order = kahn_order(problem, TieBreaker.RANDOM)
-    assert shift_blocks(problem, order, _ENDLESS, moves=0).order == tuple(order)
-    assert shift_blocks(problem, order, _ENDLESS, moves=1).moves <= 1
-    late = shift_blocks(problem, order, Effort(1 << 60, lambda: True), moves=1000)
+    assert shift_blocks(problem, order, _ENDLESS, ShiftLimits(moves=0)).order == tuple(order)
+    assert shift_blocks(problem, order, _ENDLESS, ShiftLimits(moves=1)).moves <= 1
+    late = shift_blocks(problem, order, Effort(1 << 60, lambda: True), ShiftLimits())
     assert late.order == tuple(order)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    problem=problems(12, levels=True),
+    limits=st.builds(ShiftLimits, st.just(1 << 40), st.booleans(), st.integers(1, 13)),
+    work=st.integers(0, 2000),
+)
+def test_local_search_in_c_makes_the_same_moves(
+    problem: OrderingProblem, limits: ShiftLimits, work: int
+) -> None:
+    order = kahn_order(problem, TieBreaker.FIFO)
+    effort = Effort(work)
+    if find_native() is None:
+        pytest.skip("the search in C has not been built")
+    expected = shift_by_definition(problem, order, effort, limits)
+    assert shift_blocks(problem, order, effort, limits) == expected
+
+
+def test_numbers_too_large_for_c_are_left_to_python() -> None:
+    problem = make_problem("layered", 9, seed=1)
+    huge = replace(problem, rise=[nbytes << 58 for nbytes in problem.rise])
+    order = kahn_order(huge, TieBreaker.FIFO)
+    assert flattened(huge, order) is None
+    found = shift_blocks(huge, order, _ENDLESS, ShiftLimits())
+    assert measure(huge, found.order) <= measure(huge, order)
+
+
+_ANY_NUMBERS = range(10, 16)  # columns that do not hold numbers of nodes, buffers or items
+
+
+def test_c_refuses_tables_that_do_not_fit() -> None:
+    native = find_native()
+    if native is None:
+        pytest.skip("the search in C has not been built")
+    problem = make_problem("layered", 9, seed=1)
+    tables = flattened(problem, range(9))
+    assert tables is not None
+    nodes = array("q", range(9))
+    for column in range(len(tables.columns)):
+        for changed in ([], [7, *tables.columns[column]], [-1] * len(tables.columns[column])):
+            columns = list(tables.columns)
+            columns[column] = array("q", changed)
+            if changed == list(tables.columns[column]):
+                continue
+            if column in {5, 10, 11, 12, 13, 14, 15} and len(changed) == len(
+                tables.columns[column]
+            ):
+                continue  # any numbers are allowed
+            with pytest.raises(ValueError, match="do not fit together"):
+                native.shift_blocks(
+                    tuple(columns), array("q", nodes), nodes, 0, *ShiftLimits(), 9, bool
+                )
+
+
+@pytest.mark.parametrize("family", ["layered", "scattered", "series_parallel"])
+def test_the_chosen_order_is_below_any_that_is_not_shifted(family: str) -> None:
+    problem = make_problem(family, 100, seed=3)
+    found = Chooser(ScheduleOptions()).order(problem)
+    assert is_legal(problem, found.order)
+    lowest = min(measure(problem, make(problem)).peak for make in _ALGORITHMS.values())
+    assert found.lower <= found.cost.peak < lowest
+
+
+def test_windows_of_growing_size_share_one_effort() -> None:
+    problem = make_problem("scattered", 80, seed=2)
+    order = kahn_order(problem, TieBreaker.FIFO)
+    whole = descend(problem, order, _ENDLESS, moves=1 << 40, keeps_peak=False)
+    part = descend(problem, order, Effort(2000), moves=1 << 40, keeps_peak=False)
+    assert part.work <= 2500  # it ends with the block that is too much
+    few = descend(problem, order, _ENDLESS, moves=3, keeps_peak=False)
+    assert few.moves == 3
+    totals = [measure(problem, found.order).total for found in (whole, part, few)]
+    assert totals == sorted(set(totals))
 
 
 # -- priorities ------------------------------------------------------------------------------------

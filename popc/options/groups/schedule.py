@@ -56,13 +56,14 @@ class ScheduleOptions:
         Whole(),
         300_000,
         "How much the scheduler searches, in ops that it looks at: a few microseconds each. "
-        "A limit of work rather than time makes schedules repeatable. With 0 it does not "
-        "search.",
+        "Local search is faster, and looks at up to a hundred times as many. A limit of work "
+        "rather than time makes schedules repeatable. With 0 there is no search.",
     )
     scheduling_algorithm: Algorithm = option(
         Choice(*Algorithm),
         Algorithm.CHOOSE_BEST,
-        "How ops are ordered. choose_best tries all of the others, and an exact search, and "
+        "How ops are ordered. choose_best tries kahn (greedy and fifo), clustering, post_order "
+        "and shortest_path, improves them by local search and an exact search, and "
         "takes the order with the lowest peak of live memory; kahn is PopART's algorithm, "
         "clustering, post_order, look_ahead and shortest_path are named as in TensorFlow.",
     )
@@ -84,8 +85,7 @@ class ScheduleOptions:
     transitive_closure_optimization_threshold: int = option(
         Whole(),
         100_000,
-        "Largest number of ops for which a graph is simplified before the exact search. "
-        "Constraints that follow from others are dropped, and ops that may as well run together "
-        "are joined.",
+        "Largest number of ops for which constraints that follow from others are dropped before "
+        "the exact search. Ops that may as well run together are joined in any case.",
         popart="transitiveClosureOptimizationThreshold",
     )

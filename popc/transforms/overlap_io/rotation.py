@@ -171,7 +171,7 @@ class Rotation:
             op_type = "Less" if last else "Greater"
             own = _decide(body, op_type, body.inputs[0], number)
             if outer is not None:
-                loop.op.append_input(outer)
+                loop.outer.append_input(loop.op, outer)
                 inner = body.add_input("otherwise", TensorType(DType.BOOL, ()))
                 if loop is self.loops[-1] and own.producer is not None:
                     self.others.append(own.producer)

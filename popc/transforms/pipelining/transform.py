@@ -131,7 +131,7 @@ def _hoist_copies(outer: Graph, loop: Op) -> None:
             settings=replace(op.settings, pipeline_stage=None),
         )
         formal = body.add_input(op.output.name, op.output.type)
-        loop.append_input(copy.output)
+        outer.append_input(loop, copy.output)
         body.replace_op(op, [formal])
 
 

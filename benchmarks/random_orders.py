@@ -1,0 +1,111 @@
+"""Families of random scheduling problems, with fixed seeds, and a plain search to compare with."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from popc.schedule.problem import OrderingProblem
+
+__all__ = ["FAMILIES", "make_problem"]
+
+_Parents = list[list[int]]  # of each node, those whose results it reads
+
+
+def chain(count: int, draw: random.Random) -> _Parents:
+    """Each node reads the one before."""
+    del draw
+    return [[node - 1] if node else [] for node in range(count)]
+
+
+def transformer(count: int, draw: random.Random) -> _Parents:
+    """Blocks of three branches that meet, beside a residual."""
+    del draw
+    parents: _Parents = [[]]
+    while len(parents) < count:
+        start = len(parents) - 1
+        block = [[start], [start + 1], [start + 1], [start + 1], [start + 2], [start + 3]]
+        block += [[start + 5, start + 6], [start + 7], [start + 8, start + 4], [start + 9]]
+        parents += [*block, [start, start + 10]]
+    return parents[:count]
+
+
+def layered(count: int, draw: random.Random) -> _Parents:
+    """Layers of about the square root of the nodes; each reads one to three of the layer before."""
+    width = max(round(count**0.5), 1)
+    parents: _Parents = []
+    for node in range(count):
+        first = (node // width - 1) * width
+        before = range(max(first, 0), first + width)
+        parents.append(draw.sample(before, draw.randint(1, min(3, width))) if before else [])
+    return parents
+
+
+def series_parallel(count: int, draw: random.Random) -> _Parents:
+    """Graphs one after another and side by side, joined by a node that reads both ends."""
+    parents: _Parents = [[]]
+
+    def build(start: int, size: int) -> int:
+        """Add ``size`` nodes behind ``start``; the last of them."""
+        if size < 3:
+            for _ in range(size):
+                parents.append([start])
+                start = len(parents) - 1
+            return start
+        if draw.random() < 0.5:
+            part = draw.randint(1, size - 1)
+            return build(build(start, part), size - part)
+        part = draw.randint(1, size - 2)
+        ends = [build(start, part), build(start, size - 1 - part)]
+        parents.append(ends)
+        return len(parents) - 1
+
+    build(0, count - 1)
+    return parents
+
+
+def scattered(count: int, draw: random.Random) -> _Parents:
+    """Each node reads one to three of the hundred before."""
+    parents: _Parents = []
+    for node in range(count):
+        before = range(max(node - 100, 0), node)
+        parents.append(draw.sample(before, min(draw.randint(1, 3), len(before))))
+    return parents
+
+
+FAMILIES: Final[Mapping[str, Callable[[int, random.Random], _Parents]]] = {
+    "chain": chain,
+    "transformer": transformer,
+    "layered": layered,
+    "series_parallel": series_parallel,
+    "scattered": scattered,
+}
+
+
+def make_problem(family: str, count: int, seed: int) -> OrderingProblem:
+    """A problem of ``count`` nodes, each of which makes one buffer of 1 to 64 units of 64 bytes."""
+    draw = random.Random(f"{family} {seed}")
+    parents = FAMILIES[family](count, draw)
+    successors: list[list[int]] = [[] for _ in parents]
+    for node, before in enumerate(parents):
+        for other in before:
+            successors[other].append(node)
+    weights = [64 * draw.randint(1, 64) for _ in parents]
+    return OrderingProblem(
+        members=[(node,) for node in range(count)],
+        successors=successors,
+        waiting=list(map(len, parents)),
+        ranks=[0] * count,
+        ties=[],
+        weights=weights,
+        frees=weights,
+        freed_with=list(range(count)),
+        stays=[not others for others in successors],
+        reads=list(map(tuple, parents)),
+        makes=[(node,) for node in range(count)],
+        rise=list(weights),
+        takes=[()] * count,
+        initial=(),
+        floor=0,
+    )

@@ -1,0 +1,122 @@
+// The Python module: tables as arrays of 64-bit integers.
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+
+#include "shift.h"
+
+enum { COLUMNS = 16 };
+
+typedef struct {
+    Py_buffer buffers[COLUMNS + 2];
+    int count;
+} Held;
+
+static void release(Held *held) {
+    while (held->count > 0) PyBuffer_Release(&held->buffers[--held->count]);
+}
+
+// The numbers of an array; NULL after an exception.
+static int64_t *numbers_of(Held *held, PyObject *object, int flags, int64_t *count) {
+    Py_buffer *buffer = &held->buffers[held->count];
+    if (!object || PyObject_GetBuffer(object, buffer, flags)) return NULL;
+    held->count++;
+    *count = (int64_t)(buffer->len / (Py_ssize_t)sizeof(int64_t));
+    return buffer->buf;
+}
+
+// True if all numbers are at least 0 and below a limit.
+static bool all_below(const int64_t *numbers, int64_t count, int64_t limit) {
+    for (int64_t i = 0; i < count; i++)
+        if (numbers[i] < 0 || numbers[i] >= limit) return false;
+    return true;
+}
+
+static bool are_lists(Lists lists, int64_t starts, int64_t count, int64_t items, int64_t limit) {
+    if (starts != count + 1 || lists.starts[0] != 0 || lists.starts[count] != items) return false;
+    for (int64_t i = 0; i < count; i++)
+        if (lists.starts[i] > lists.starts[i + 1]) return false;
+    return limit < 0 || all_below(lists.items, items, limit);
+}
+
+// Reads columns in the order of `Tables` in popc/schedule/flat.py; false if they do not fit.
+static bool read_columns(Shift *shift, int64_t *columns[], const int64_t counts[]) {
+    shift->nodes = counts[12], shift->buffers = counts[10];
+    const int64_t nodes = shift->nodes, buffers = shift->buffers;
+    shift->later = (Lists){columns[0], columns[1]};
+    shift->reads = (Lists){columns[2], columns[3]};
+    shift->takes = (Lists){columns[4], columns[5]};
+    shift->choices = (Lists){columns[6], columns[7]};
+    shift->ties = (Lists){columns[8], columns[9]};
+    shift->frees = columns[10], shift->stays = columns[11], shift->made = columns[12];
+    shift->ranks = columns[13], shift->rise = columns[14], shift->counted = columns[15];
+    return are_lists(shift->later, counts[0], nodes, counts[1], nodes) &&
+           are_lists(shift->reads, counts[2], nodes, counts[3], buffers) &&
+           are_lists(shift->takes, counts[4], nodes, counts[5], -1) &&
+           are_lists(shift->choices, counts[6], counts[5], counts[7], buffers) &&
+           are_lists(shift->ties, counts[8], nodes, counts[9], nodes) && counts[11] == buffers &&
+           counts[13] == nodes && counts[14] == nodes && counts[15] == nodes;
+}
+
+static int ask(void *caller) {
+    if (PyErr_CheckSignals()) return -1;
+    PyObject *answer = PyObject_CallNoArgs(caller);
+    const int truth = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    return truth;
+}
+
+static bool read_tables(Held *held, Shift *shift, PyObject *tables[3]) {
+    int64_t *columns[COLUMNS], counts[COLUMNS], placed, listed;
+    for (int i = 0; i < COLUMNS; i++) {
+        columns[i] = numbers_of(held, PyTuple_GetItem(tables[0], i), PyBUF_SIMPLE, &counts[i]);
+        if (!columns[i]) return false;
+    }
+    shift->order = numbers_of(held, tables[1], PyBUF_WRITABLE, &placed);
+    if (!shift->order) return false;
+    shift->shuffled = numbers_of(held, tables[2], PyBUF_SIMPLE, &listed);
+    if (!shift->shuffled) return false;
+    if (!read_columns(shift, columns, counts) || placed != shift->nodes || listed != placed ||
+        !all_below(shift->order, placed, placed) || !all_below(shift->shuffled, listed, listed)) {
+        PyErr_SetString(PyExc_ValueError, "the tables do not fit together");
+        return false;
+    }
+    return true;
+}
+
+static PyObject *run(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *tables[3];
+    Shift shift = {.is_over = ask};
+    long long live, moves, window, work;
+    if (!PyArg_ParseTuple(
+            args, "O!OOLLpLLO", &PyTuple_Type, &tables[0], &tables[1], &tables[2], &live, &moves,
+            &shift.keeps_peak, &window, &work, &shift.caller))
+        return NULL;
+    shift.first_live = live, shift.most_moves = moves;
+    shift.window = window, shift.most_work = work;
+    Held held = {.count = 0};
+    Outcome outcome = INTERRUPTED;
+    if (read_tables(&held, &shift, tables)) outcome = shift_blocks(&shift);
+    release(&held);
+    if (outcome == NO_MEMORY) return PyErr_NoMemory();
+    if (outcome == INTERRUPTED) return NULL;
+    return Py_BuildValue("LL", (long long)shift.moves, (long long)shift.work);
+}
+
+static PyMethodDef methods[] = {
+    {"shift_blocks", run, METH_VARARGS, "What popc.schedule.shift defines."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "popc.schedule._native",
+    .m_doc = "The search of schedules in C.",
+    .m_size = 0,
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

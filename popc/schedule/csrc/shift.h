@@ -1,0 +1,31 @@
+// Local search over orders: what popc/schedule/shift.py defines.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// Lists one after another: list i is items[starts[i]] to items[starts[i + 1]].
+typedef struct { const int64_t *starts, *items; } Lists;
+
+typedef enum { DONE, NO_MEMORY, INTERRUPTED } Outcome;
+
+// An order that is to be improved, and how far; see `ShiftLimits` and `OrderingProblem` in Python.
+typedef struct {
+    int64_t nodes, buffers;
+    Lists later;  // of each node, those that wait for it
+    Lists reads;  // of each node, buffers
+    Lists takes;  // of each node, bytes; and of each of these, the buffers that decide
+    Lists choices;
+    Lists ties;  // of each node, the others
+    const int64_t *frees, *stays;  // of each buffer
+    const int64_t *made, *ranks, *rise, *counted;  // of each node
+    const int64_t *shuffled;  // the nodes in the order in which they are tried
+    int64_t *order;
+    int64_t first_live, most_moves, window, most_work;
+    int keeps_peak;
+    int (*is_over)(void *caller);  // asked now and then: 1 if time is up, -1 after an exception
+    void *caller;
+    int64_t moves, work;  // how many have been made, how much it took
+} Shift;
+
+Outcome shift_blocks(Shift *shift);

@@ -1,0 +1,82 @@
+"""Problems as flat tables, for the search in C.
+
+The module in C is an optional part of the package: where it has not been built, what it does is
+done in Python, with the same results.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import accumulate, chain
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+from popc.schedule.problem import OrderingProblem
+
+__all__ = ["Tables", "find_native", "flattened"]
+
+_MOST: Final = 1 << 60  # sums in C stay below it
+
+
+class Tables(NamedTuple):
+    """A problem and an order of its nodes, in arrays of 64-bit integers.
+
+    Attributes:
+        columns: Lists are two columns, where each list begins and all items: the nodes that wait
+            for a node, the buffers that it reads, the bytes that it takes over, the buffers that
+            decide over each of these, the nodes that it is tied to.  Then, of each buffer, the
+            bytes that disappear with it and whether it stays; of each node, the bytes that it
+            makes, its rank, its rise, and whether it takes time.
+        order: What the search changes.
+    """
+
+    columns: tuple[array[int], ...]
+    order: array[int]
+
+
+@cache
+def find_native() -> Any | None:
+    """The module in C, if it has been built."""
+    try:
+        from popc.schedule import _native
+    except ImportError:
+        return None
+    module: ModuleType = _native
+    return module
+
+
+def flattened(problem: OrderingProblem, order: Sequence[int]) -> Tables | None:
+    """The tables of ``problem``; ``None`` if it has numbers that are too large for them."""
+    most = problem.base + sum(map(abs, problem.rise)) + sum(problem.weights)
+    if most * (len(problem) + 1) >= _MOST:
+        return None
+    ties: list[list[int]] = [[] for _ in problem.members]
+    for first, second in problem.ties:
+        ties[first].append(second)
+        ties[second].append(first)
+    takes = list(chain.from_iterable(problem.takes))
+    columns = (
+        *_lists(problem.successors),
+        *_lists(problem.reads),
+        _starts(problem.takes),
+        array("q", (take.nbytes for take in takes)),
+        *_lists([take.buffers for take in takes]),
+        *_lists(ties),
+        array("q", problem.frees),
+        array("q", map(int, problem.stays)),
+        array("q", (sum(problem.weights[b] for b in made) for made in problem.makes)),
+        array("q", problem.ranks),
+        array("q", problem.rise),
+        array("q", (int(bool(members)) for members in problem.members)),
+    )
+    return Tables(columns, array("q", order))
+
+
+def _lists(lists: Sequence[Sequence[int]]) -> tuple[array[int], array[int]]:
+    return _starts(lists), array("q", chain.from_iterable(lists))
+
+
+def _starts(lists: Iterable[Sequence[object]]) -> array[int]:
+    return array("q", accumulate(map(len, lists), initial=0))

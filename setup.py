@@ -1,0 +1,31 @@
+"""Build the compiler's search in C, if there is a C compiler: without it Python does the same."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from setuptools import Extension, setup
+
+
+def library() -> Extension:
+    """The module; a build that fails leaves a package that searches in Python."""
+    return Extension(
+        "popc.schedule._native",
+        ["popc/schedule/csrc/module.c", "popc/schedule/csrc/shift.c"],
+        depends=["popc/schedule/csrc/shift.h"],
+        extra_compile_args=["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-O2"],
+        extra_link_args=["-s"] if sys.platform == "linux" else [],
+        py_limited_api=True,
+        optional=True,
+    )
+
+
+if __name__ == "__main__":
+    if os.environ.get("POPC_NATIVE") == "none":  # a wheel for any platform
+        setup()
+    else:
+        setup(
+            ext_modules=[library()],
+            options={"bdist_wheel": {"py_limited_api": "cp311"}},
+        )
