@@ -13,7 +13,7 @@ POPART_TESTS ?=
 MINUTES ?= 10
 FUZZ := build/fuzz
 
-.PHONY: fuzz release sanitizers help setup demo train-demo test test-all conformance oracles popart-extensions popart-tests gradients docs native bench lint format wheels clean
+.PHONY: fuzz release sanitizers help setup demo train-demo test test-all test-serve conformance oracles popart-extensions popart-tests gradients docs native bench lint format wheels clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,13 @@ test: $(VENV)/.test  ## run every test that is not marked slow
 
 test-all: $(VENV)/.test  ## run every test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
+
+$(VENV)/.serve: $(VENV)/.test
+	$(PIP) install --group serve
+	touch $@
+
+test-serve: $(VENV)/.serve  ## run the tests of the server, with Triton's clients
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup tests/serving
 
 conformance: $(VENV)/.test  ## count the ONNX backend tests that pass, and list the others
 	$(BIN)/python -m tests.conformance.report

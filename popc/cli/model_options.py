@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -22,6 +22,7 @@ from popc.inputs.arguments import (
     read_stdin,
 )
 from popc_runtime.errors import UsageError
+from popc_runtime.process.paths import is_url
 
 if TYPE_CHECKING:
     from popc.frontend import ModelSource
@@ -168,10 +169,39 @@ class _ModelPath(click.Path):
         return Path(model_file(path)) if isinstance(path, Path) else path
 
 
+class _FilePath(_ModelPath):
+    """The same, or a URL that fsspec opens, which is copied until the end of the process."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """The path of the file, or of the copy."""
+        if is_url(value):
+            from popc_runtime.format.remote import fetch, local_path
+
+            url = os.fspath(value)
+            value = local_path(url) or fetch(url, _folder())
+        return super().convert(value, param, ctx)
+
+
+@cache
+def _folder() -> str:
+    """A folder for copies, which is removed at the end."""
+    import atexit
+    import tempfile
+
+    made = tempfile.TemporaryDirectory(prefix="popc-")
+    atexit.register(made.cleanup)
+    return made.name
+
+
 model_argument = click.argument(
     "model", type=_ModelPath(path_type=Path, exists=True, allow_dash=True)
 )
-file_argument = click.argument("file", type=_ModelPath(path_type=Path, exists=True))
+file_argument = click.argument("file", type=_FilePath(path_type=Path, exists=True))
 target_option = click.option(
     "--target",
     metavar="NAME",

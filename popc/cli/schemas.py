@@ -237,6 +237,7 @@ DOCUMENTS: Final[Mapping[str, Schema]] = {
             )
         ),
     ),
+    "serve": record({"models": list_of(TEXT)}),
     "sign": record({"archive": TEXT, "signature": TEXT}),
     "compile": record(
         {},

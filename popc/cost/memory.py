@@ -6,7 +6,7 @@ there is mapped linearly, each tensor beginning on the tile where the last one e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = ["measure_memory"]
 
 # Tensors that a report lists; the memory of the others does not matter to anybody.
 _LISTED = 256
+_LASTING = (Region.CONSTANT, Region.STATE, Region.REMOTE)
 
 
 def measure_memory(
@@ -102,6 +103,12 @@ class _Tiles:
         self._mappings: dict[Tensor, TileMapping] = {}
         self._roots: dict[Tensor, Tensor] = {}
         self._homes = ChipsOfValues(graph)
+        self._handed_over = {
+            self.root(tensor)
+            for nested in graph.walk()
+            if nested in plan.frame_bytes
+            for tensor in (*nested.inputs, *nested.outputs)
+        }
         for order in (schedule.load, *schedule.orders.values()):
             for op in order:
                 self._share(op)
@@ -156,7 +163,7 @@ class _Tiles:
         if tensor.kind in {TensorKind.CONSTANT, TensorKind.VARIABLE}:
             return True
         placement = self.plan.placements.get(tensor)
-        return placement is not None and placement.region is not Region.ARENA
+        return placement is not None and placement.region in _LASTING
 
     def lies_elsewhere(self, tensor: Tensor) -> bool:
         """True if it lies in streaming memory."""
@@ -178,6 +185,11 @@ class _Tiles:
             if operand is not op.output:
                 self._roots[operand] = op.output
 
+    def fetches(self, op: Op, tensor: Tensor) -> bool:
+        """True if ``op`` reads ``tensor`` off chip, all of it or some of its rows."""
+        rows = op.op_type == "RemoteGather" and self.root(op.operand(0)) is tensor
+        return rows or op.op_type == "RemoteLoad"
+
     def _permanent(self, graph: Graph, schedule: Schedule) -> list[Tensor]:
         """Variables, and constants and values computed at load that ops of the program read."""
         own = [variable for variable in graph.variables if self.lies_here(variable)]
@@ -188,14 +200,48 @@ class _Tiles:
                 for tensor in map(self.root, op.present_inputs):
                     if tensor in found or not self.lies_for_good(tensor):
                         continue
-                    if op.op_type == "RemoteLoad" or self.lies_elsewhere(tensor):
+                    if self.fetches(op, tensor) or self.lies_elsewhere(tensor):
                         continue
                     if tensor.data is not None:
                         if id(tensor.data) in data:  # nested graphs share constants
                             continue
                         data.add(id(tensor.data))
                     found[tensor] = None
-        return list(found)
+        return self._apart(found)
+
+    def _apart(self, tensors: Iterable[Tensor]) -> list[Tensor]:
+        """``tensors`` without those in the memory of others, as new values of variables are."""
+        kept: list[Tensor] = []
+        ends: dict[int, int] = {}
+        for tensor in tensors:
+            placement = self.plan.placements.get(tensor)
+            if placement is not None and placement.region is Region.STATE:
+                end = placement.offset + tensor.type.nbytes
+                if end <= ends.get(placement.offset, -1):
+                    continue
+                ends[placement.offset] = end
+            kept.append(tensor)
+        return kept
+
+    def memory(self, root: Tensor) -> object:
+        """A key, equal for tensors that are one memory while both are alive.
+
+        The states of a loop lie where their initial values and their results do; not so on io
+        tiles, which take turns with two buffers.
+        """
+        placement = self.plan.placements.get(root)
+        if placement is None or placement.region is not Region.ARENA or root in self._on_io:
+            return root
+        return placement.offset, root.type.nbytes
+
+    def is_handed_over(self, root: Tensor) -> bool:
+        """True if it is an operand or a result of a call: `popc.cost.calls` counts their copies."""
+        placement = self.plan.placements.get(root)
+        return (
+            placement is not None
+            and placement.region is Region.PARAMETER
+            and root in self._handed_over
+        )
 
 
 class _Walk:
@@ -207,6 +253,7 @@ class _Walk:
         self._base: Array = tiles.always + code + tiles.padding
         self._live: Array = np.zeros(tiles.count, np.int64)
         self._alive: dict[Tensor, int] = {}
+        self._owners: dict[object, tuple[Tensor, int]] = {}  # whose mapping counts, users
         self._uses: list[tuple[Tensor, int, int]] = []
         self._steps: list[LiveStep] = []
         self._worst: tuple[int, int, Array, Array] = (-1, -1, self._live, self._live)
@@ -246,14 +293,23 @@ class _Walk:
     def _begin(self, tensor: Tensor) -> None:
         root = self._tiles.root(tensor)
         here = self._tiles.lies_here(root) and not self._tiles.lies_for_good(root)
-        if here and root not in self._alive:
-            self._alive[root] = len(self._steps)
+        if not here or root in self._alive or self._tiles.is_handed_over(root):
+            return
+        self._alive[root] = len(self._steps)
+        owner, users = self._owners.get(self._tiles.memory(root), (root, 0))
+        self._owners[self._tiles.memory(root)] = owner, users + 1
+        if users == 0:
             self._tiles.mapping(root).add_to(self._live)
 
     def _end(self, root: Tensor) -> None:
-        if root in self._alive:
-            self._uses.append((root, self._alive.pop(root), len(self._steps) - 1))
-            self._tiles.mapping(root).add_to(self._live, -1)
+        if root not in self._alive:
+            return
+        self._uses.append((root, self._alive.pop(root), len(self._steps) - 1))
+        owner, users = self._owners.pop(self._tiles.memory(root))
+        if users > 1:
+            self._owners[self._tiles.memory(root)] = owner, users - 1
+        else:
+            self._tiles.mapping(owner).add_to(self._live, -1)
 
     def _record(self, op: Op) -> None:
         phases = self._phases.get(op, ()) if self._tiles.runs_here(op) else ()

@@ -18,11 +18,13 @@ from popc.cost.mapping import LINEAR, Layout, device_bytes, lanes_of, linear_map
 from popc.cost.phases import Phase
 from popc.cost.planner import (
     ConvProblem,
+    GatherPlan,
     GatherProblem,
     Plan,
     Planner,
     matmul_problem,
     plan_gather,
+    plan_scatter,
 )
 from popc.cost.settings import CostSettings
 from popc.ir import Op, Tensor, TensorType
@@ -247,18 +249,27 @@ class Work:
 
     def gather(self, rows: int, length: int, table: int, dtype: DType) -> None:
         """Taking ``rows`` rows of ``length`` elements out of ``table`` by index (multiSlice)."""
-        target, size = self.machine.target, device_bytes(dtype)
-        bound = self.proportion * target.tile.memory_bytes
-        plan = plan_gather(GatherProblem(rows, length, table, size), target, bound)
-        for name, exchange, compute in zip(
-            ("gather", "collect"), plan.exchange, plan.compute, strict=True
-        ):
-            if compute:
-                sources = plan.rows if name == "collect" else plan.lookups
-                cycles = max(exchange, 2 * sources)
-                self.phases.append(
-                    Phase(name, compute, cycles, 1, 1, "MultiSlice", sources, plan.temporary_bytes)
-                )
+        problem = GatherProblem(rows, length, table, device_bytes(dtype))
+        plan = plan_gather(problem, self.machine.target, self.bound)
+        self._indexed(plan, ("gather", "collect"), (plan.lookups, plan.rows), "MultiSlice")
+
+    def scatter(self, rows: int, length: int, table: int, dtype: DType) -> None:
+        """Adding ``rows`` rows of ``length`` elements to rows of ``table`` (multiUpdateAdd)."""
+        problem = GatherProblem(rows, length, table, device_bytes(dtype))
+        plan = plan_scatter(problem, lanes_of(dtype), self.machine.target, self.bound)
+        sources = ceil_div(rows, plan.lookups)
+        self._indexed(plan, ("scatter", "sums"), (sources, plan.lookups), "MultiUpdate")
+
+    def _indexed(
+        self, plan: GatherPlan, names: tuple[str, str], sources: tuple[int, int], vertex: str
+    ) -> None:
+        """Both stages of a plan, the second of which it may not have."""
+        for stage, compute in enumerate(plan.compute):
+            if not compute:
+                continue
+            count = min(sources[stage], self.machine.target.compute_tiles)
+            exchange, bytes_ = max(plan.exchange[stage], 2 * count), plan.temporary_bytes
+            self.phases.append(Phase(names[stage], compute, exchange, 1, 1, vertex, count, bytes_))
 
     @property
     def proportion(self) -> float:
@@ -266,18 +277,10 @@ class Work:
         op, chips = self.op, self.machine.target.num_ipus
         return self.machine.settings.proportion_of(op.settings, op.op_type, chip_of(op, chips))
 
-    def scatter(self, rows: int, length: int, table: int, dtype: DType) -> None:
-        """Adding ``rows`` rows of ``length`` elements to rows of ``table`` (multiUpdateAdd)."""
-        tiles, size = self.machine.target.compute_tiles, device_bytes(dtype)
-        parts = max(min(tiles, table // 2), 1)
-        width = ceil_div(length, max(tiles // parts, 1))
-        offsets = ceil_div(rows, WORKERS)
-        in_range = ceil_div(offsets, parts)
-        self.receive("updates", rows * width * size, sources=min(rows, tiles))
-        cycles = movement.multi_update(
-            in_range, offsets - in_range, width, float_type=lanes_of(dtype) != "half"
-        )
-        self.compute("scatter", cycles, "MultiUpdate")
+    @property
+    def bound(self) -> float:
+        """The bytes of a tile that temporary data of this op may take."""
+        return self.proportion * self.machine.target.tile.memory_bytes
 
     # -- reductions ------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def _may_be_remote(tensor: Tensor, part: Graph, graph: Graph) -> bool:
     op = tensor.producer
     if op is None:
         return tensor.off_chip or (part is not graph and tensor in part.inputs)
-    return op.op_type == "RemoteStore" or bool(op.subgraphs)
+    return op.op_type in ("RemoteStore", "RemoteScatterAdd") or bool(op.subgraphs)
 
 
 def _check_op(op: Op, plan: MemoryPlan) -> Iterator[str]:
@@ -49,9 +49,15 @@ def _check_op(op: Op, plan: MemoryPlan) -> Iterator[str]:
             yield f"{op!r} copies between chip and streaming memory"
     elif op.op_type == "Loop":
         yield from _check_states(op, plan)
+    elif op.op_type in ("RemoteGather", "RemoteScatterAdd"):
+        yield from (
+            f"{op!r} reads {tensor!r} as a whole, which lies in streaming memory"
+            for tensor in remote
+            if tensor is not op.operand(0) or tensor in op.inputs[1:]
+        )
     elif remote and not op.subgraphs:
         yield f"{op!r} reads {remote[0]!r}, which lies in streaming memory"
-    if op.op_type == "RemoteStore":
+    if op.op_type in ("RemoteStore", "RemoteScatterAdd"):
         yield from (
             f"{op!r} leaves {tensor!r} on the chip"
             for tensor in op.outputs

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ir.attributes import integer
 from popc.ops import OPS
+from popc.ops.streaming import LOAD, STORE
 
 __all__ = ["Divergence", "find_divergence"]
 
@@ -73,7 +74,7 @@ class _Walk:
                 self._call(op)
             elif op.subgraphs:
                 self._if(op)
-            elif OPS[op.op_type].transfer:
+            elif op.op_type in (LOAD, STORE):
                 self._enter(op.outputs, op.inputs)
             elif self._differs(op):
                 self.found.tensors.update(op.outputs)

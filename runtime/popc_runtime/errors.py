@@ -21,7 +21,11 @@
     │   └── StreamError              a stream had nothing to give or no room to take
     │       ├── StreamUnderrunError
     │       └── StreamTimeoutError
-    └── ResourceError                the file system or the memory of the host failed
+    ├── ResourceError                the file system or the memory of the host failed
+    └── ServingError                 a server does not answer a request now
+        ├── NotServedError           it has no such model, or the model is not ready
+        ├── OverloadedError          too much waits already
+        └── RequestTooLargeError     the request is larger than it accepts
 
 The tree lives in the runtime because the runtime must not import the compiler; the compiler raises
 the model and option branches.  ``exit_code`` is what the command line returns for the class.
@@ -44,10 +48,14 @@ __all__ = [
     "IncompatibleArchiveError",
     "InputMismatchError",
     "ModelError",
+    "NotServedError",
     "OptionError",
+    "OverloadedError",
     "PopcError",
+    "RequestTooLargeError",
     "ResourceError",
     "RunTimeoutError",
+    "ServingError",
     "SignatureError",
     "SpokenHint",
     "StreamError",
@@ -281,3 +289,47 @@ class ResourceError(PopcError):
 
     code = "resource"
     exit_code = 7
+
+
+class ServingError(PopcError):
+    """A server does not answer a request, at least not now."""
+
+    code = "serving"
+    exit_code = 7
+
+
+class NotServedError(ServingError):
+    """A server has no such model or version, or it is not ready; `is_known` tells which.
+
+    Attributes:
+        is_known: Whether the server has it, so that asking again later makes sense.
+    """
+
+    code = "serving.not-served"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        subject: str = "",
+        hint: str = "",
+        details: tuple[str, ...] = (),
+        is_known: bool = True,
+    ) -> None:
+        super().__init__(message, subject=subject, hint=hint, details=details)
+        self.is_known = is_known
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (*super().__reduce__(), {"is_known": self.is_known})
+
+
+class OverloadedError(ServingError):
+    """Too many requests, or too many bytes of them, wait already."""
+
+    code = "serving.overloaded"
+
+
+class RequestTooLargeError(ServingError):
+    """A request is larger than the server accepts."""
+
+    code = "serving.too-large"

@@ -22,6 +22,7 @@ from popc_runtime.format import (
 )
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.native import fast_sha256
+from popc_runtime.process.paths import is_url
 from popc_runtime.process.stale import remove_stale
 from popc_runtime.process.threads import chosen_threads
 from popc_runtime.recipe import Recipe
@@ -52,8 +53,9 @@ def load(
     """Load an archive.
 
     Args:
-        source: Path of a .popx file, its bytes, a file that was opened for reading bytes, or an
-            archive as `popc.compile` returns it.
+        source: Path of a .popx file, a URL that fsspec opens where it is installed (s3://...), its
+            bytes, a file that was opened for reading bytes, or an archive as `popc.compile` returns
+            it.
         seed: Of the device's random numbers.  Default: what the archive was compiled for.
         threads: How many threads may work on one run; results do not depend on it.  Default: what
             the environment variable POPC_NUM_THREADS says, or one for each processor.
@@ -150,15 +152,19 @@ def _wants_numbers(bfloat16: str) -> bool:
 def _tidied(source: ArchiveSource) -> str:
     """The absolute path of an archive, beside which nothing is left of writers that were killed."""
     path = _absolute(source)
-    if path:
+    if path and not is_url(path):
         remove_stale(os.path.dirname(path))  # noqa: PTH120 - pathlib is slow to import
     return path
 
 
 def _absolute(source: ArchiveSource) -> str:
-    """The path of a file, wherever the process goes; "" if there is none."""
+    """The path or URL of a file, wherever the process goes; "" if there is none."""
     if not isinstance(source, (str, os.PathLike)):
         return ""
+    if is_url(source):
+        from popc_runtime.format.remote import local_path  # rarely used
+
+        return local_path(os.fspath(source)) or os.fspath(source)
     return os.path.join(os.getcwd(), os.fsdecode(source))  # noqa: PTH109, PTH118 - pathlib is slow to import
 
 

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from popc.cost.planner import ConvProblem, GatherProblem, Plan, Planner, matmul_problem, plan_gather
+from popc.cost.planner import (
+    ConvProblem,
+    GatherProblem,
+    Plan,
+    Planner,
+    matmul_problem,
+    plan_gather,
+    plan_scatter,
+)
 from popc.cost.planner.candidates import candidates_for, split_counts
 from popc.cost.planner.evaluate import evaluate, shares_of
 from popc.cost.planner.methods import VertexKind, methods_for
@@ -28,11 +36,11 @@ def _ranges(size: int, parts: int) -> list[range]:
 def _check_cover(problem: ConvProblem, plan: Plan) -> None:
     """Every multiplication happens on exactly one tile and in one serial step."""
     form = problem.flattened()
-    if plan.swapped:
-        form = form.with_operands_swapped()
     if plan.expanded > 1:
         rows = plan.expanded > form.kernel[1]
         form = form.with_kernel_in_channels(rows=rows)
+    if plan.swapped:
+        form = form.with_operands_swapped()
     splits, method = plan.splits, plan.method
     assert splits.tiles <= _TARGET.compute_tiles
     sizes = {
@@ -235,3 +243,36 @@ def test_gathers(lookups: int, length: int, table: int, size: int) -> None:
     assert plan.cycles > 0
     found = -(-lookups // plan.lookups) * -(-length // plan.columns) * size
     assert plan.temporary_bytes >= found
+
+
+@pytest.mark.parametrize("lanes", ["half", "float"])
+@pytest.mark.parametrize(
+    ("updates", "length", "table"),
+    [(4096, 768, 30_522), (16_384, 1024, 30_522), (8, 16, 4), (1, 1, 1), (5000, 1, 10_000_000)],
+)
+def test_scatters(updates: int, length: int, table: int, lanes: str) -> None:
+    size = 2 if lanes == "half" else 4
+    plan = plan_scatter(GatherProblem(updates, length, table, size), lanes, _TARGET, 383_000)
+    assert plan.columns * plan.rows * plan.lookups <= _TARGET.compute_tiles
+    received = -(-updates // plan.lookups) * -(-length // plan.columns) * size
+    assert received <= plan.temporary_bytes <= 383_000
+    assert (plan.compute[1] > 0) == (plan.lookups > 1)
+
+
+def test_more_updates_cost_more() -> None:
+    cycles = [
+        plan_scatter(GatherProblem(count, 768, 30_522, 2), "half", _TARGET, 383_000).cycles
+        for count in (256, 4096, 65_536)
+    ]
+    assert cycles == sorted(set(cycles))
+
+
+def test_weight_gradients_become_products() -> None:
+    """The batch is the input channels: with a large kernel in them, units are busy."""
+    problem = ConvProblem(
+        *("half", "float", "half"), 1, 64, (3, 3), 32, 64, (56, 56), inputs=(58, 58),
+        copies_inputs=True, copies_weights=True,
+    )  # fmt: skip
+    plan = Planner(_TARGET).plan(problem, 0.6)
+    assert plan.expanded == 56 * 56
+    _check_cover(problem, plan)

@@ -20,7 +20,7 @@ from popc.placement import insert_copies
 from popc.schedule import build_schedule
 from popc.target import configure_target, find_target
 from popc_runtime.format import ArchiveFile
-from samples.networks import digits_cnn, sorting_transformer
+from samples.networks import digits_cnn, digits_mlp, sorting_transformer
 from tests.support.compiling import bindings_of
 from tests.support.models import affine, counter_loop
 from tests.support.oracles import import_graph
@@ -204,6 +204,35 @@ def test_training_steps_can_be_estimated() -> None:
     plain = popc.estimate(digits_cnn(), dims={"batch": 8})
     trained = popc.estimate(digits_cnn(), dims={"batch": 8}, train=train)
     assert trained.device_cycles > 2 * plain.device_cycles
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options", "copies"),
+    [
+        ({}, {}, 1),
+        ({"momentum": 0.9}, {}, 2),
+        (
+            {"momentum": 0.9},
+            {"accumulation_factor": 4, "enable_gradient_accumulation": True},
+            2,
+        ),
+    ],
+    ids=["sgd", "momentum", "accumulation"],
+)
+def test_new_values_lie_in_the_memory_of_variables(
+    optimizer: dict[str, float], options: dict[str, Any], copies: int
+) -> None:
+    """What lies there for good is weights and momenta, whatever ops and loops call them."""
+    report = popc.estimate(
+        digits_mlp(),
+        dims={"batch": 16},
+        loss={"type": "cross_entropy", "input": "logits", "label": "label"},
+        optimizer={"type": "sgd", "learning_rate": 0.1, **optimizer},
+        options=options,
+    )
+    weights = 4 * (64 * 256 + 256 * 256 + 256 * 10)
+    held = report.memory[0].average.variables * _TARGET.tile.count
+    assert copies * weights <= held <= 1.02 * copies * weights + 50_000
 
 
 def test_the_same_every_time() -> None:

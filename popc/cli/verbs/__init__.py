@@ -38,6 +38,7 @@ VERBS: Final = {
     "run": Verb("run", "Run an archive or a model."),
     "train": Verb("run", "Train an archive on a data set."),
     "bench": Verb("run", "Measure how fast an archive or a model loads and runs."),
+    "serve": Verb("run", "Serve archives over HTTP and gRPC."),
     "verify": Verb("run", "Compare results with another runtime."),
     "cache": Verb("shell", "Look after the cache of compiled programs."),
     "completion": Verb("shell", "Print a completion script."),

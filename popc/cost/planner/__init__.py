@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from popc.cost.planner.gather import GatherPlan, GatherProblem, plan_gather
+from popc.cost.planner.gather import GatherPlan, GatherProblem, plan_gather, plan_scatter
 from popc.cost.planner.plan import Plan, PlanStep
 from popc.cost.planner.problem import ConvProblem, matmul_problem
 from popc.cost.planner.search import Planner
@@ -16,4 +16,5 @@ __all__ = [
     "Planner",
     "matmul_problem",
     "plan_gather",
+    "plan_scatter",
 ]

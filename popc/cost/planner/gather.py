@@ -1,20 +1,26 @@
-"""Plans for embeddings: a table whose rows are taken by index (popops' multiSlice plan)."""
+"""Plans for embeddings: a table whose rows are taken or added to by index.
+
+Popops plans multiSlice and multiUpdateAdd together, by the same splits.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from popc.cost.formulas.movement import exchange_cycles, multi_slice
+from popc.cost.formulas.elementwise import Lanes, fill
+from popc.cost.formulas.movement import exchange_cycles, multi_slice, multi_update
 from popc.cost.formulas.numbers import WORKERS, ceil_div
+from popc.cost.formulas.reduce import reduce_strided
 from popc.cost.planner.candidates import split_counts
 from popc.target import Target
 
-__all__ = ["GatherPlan", "GatherProblem", "plan_gather"]
+__all__ = ["GatherPlan", "GatherProblem", "plan_gather", "plan_scatter"]
 
 
 @dataclass(frozen=True, slots=True)
 class GatherProblem:
-    """``lookups`` rows of ``length`` elements out of ``table`` rows."""
+    """``lookups`` rows of ``length`` elements out of ``table`` rows, or added to them."""
 
     lookups: int
     length: int
@@ -29,8 +35,8 @@ class GatherPlan:
     Attributes:
         columns, rows: Parts of the table.
         lookups: Parts of the indices; each needs the table.
-        exchange, compute: Cycles, of the first stage and of the second, which collects what the
-            parts of the table have found.
+        exchange, compute: Cycles, of the first stage and of the second.  That collects what the
+            parts of the table have found; or it adds up the sums of the parts of the indices.
     """
 
     columns: int
@@ -48,20 +54,34 @@ class GatherPlan:
 
 def plan_gather(problem: GatherProblem, target: Target, bound: float) -> GatherPlan:
     """The fastest plan with temporary data within ``bound`` bytes of a tile, or the smallest."""
+    plans = [_gather(problem, target, *parts) for parts in _splits(problem, target)]
+    return _best(plans, bound)
+
+
+def plan_scatter(problem: GatherProblem, lanes: Lanes, target: Target, bound: float) -> GatherPlan:
+    """The same for adding rows to those of a table, whose elements are of the kind ``lanes``."""
+    plans = [_scatter(problem, lanes, target, *parts) for parts in _splits(problem, target)]
+    return _best(plans, bound)
+
+
+def _splits(problem: GatherProblem, target: Target) -> Iterator[tuple[int, int, int]]:
+    """Parts of the columns and the rows of the table, and of the indices."""
     tiles = target.compute_tiles
     grain = max(8 // problem.element_bytes, 1)
-    plans: list[GatherPlan] = []
     for columns in split_counts(ceil_div(problem.length, grain), tiles, 12):
         for rows in split_counts(max(problem.table // 2, 1), tiles // columns, 12):
-            parts = split_counts(problem.lookups, tiles // (columns * rows), 12)
-            plans += [_plan(problem, target, columns, rows, lookups) for lookups in parts]
+            for lookups in split_counts(problem.lookups, tiles // (columns * rows), 12):
+                yield columns, rows, lookups
+
+
+def _best(plans: list[GatherPlan], bound: float) -> GatherPlan:
     fitting = [plan for plan in plans if plan.temporary_bytes <= bound]
     if fitting:
         return min(fitting, key=lambda plan: (plan.cycles, plan.temporary_bytes))
     return min(plans, key=lambda plan: (plan.temporary_bytes, plan.cycles))
 
 
-def _plan(
+def _gather(
     problem: GatherProblem, target: Target, columns: int, rows: int, lookups: int
 ) -> GatherPlan:
     size, speed = problem.element_bytes, target.exchange.bytes_per_cycle
@@ -89,3 +109,25 @@ def _plan(
         (first, second),
         temporary + candidates,
     )
+
+
+def _scatter(
+    problem: GatherProblem, lanes: Lanes, target: Target, columns: int, rows: int, lookups: int
+) -> GatherPlan:
+    """Each tile gets its columns of its part of the updates, whichever rows they belong to."""
+    size, speed = problem.element_bytes, target.exchange.bytes_per_cycle
+    width, height = ceil_div(problem.length, columns), ceil_div(problem.table, rows)
+    share = ceil_div(problem.lookups, lookups)
+    received = share * (4 + width * size)
+    offsets = ceil_div(share, WORKERS)
+    in_range = ceil_div(offsets, rows)
+    first = multi_update(in_range, offsets - in_range, width, float_type=lanes != "half")
+    if lookups == 1:
+        exchange = exchange_cycles(received, speed), 0
+        return GatherPlan(columns, rows, lookups, exchange, (first, 0), received)
+    sums = width * height  # of each part of the updates, which are added up in the end
+    mine = ceil_div(sums, lookups)
+    exchange = exchange_cycles(received, speed), exchange_cycles(mine * lookups * size, speed)
+    compute = first + fill(sums * size), reduce_strided(mine, lookups, lanes)
+    temporary = sums * size + max(received, mine * lookups * size)
+    return GatherPlan(columns, rows, lookups, exchange, compute, temporary)

@@ -17,6 +17,7 @@ __all__ = ["Planner"]
 
 # Serial splits (input channels, output channels) that are tried until a plan fits.
 _SERIAL = ((1, 1), (1, 2), (2, 1), (1, 4), (4, 1), (1, 8), (8, 1), (1, 16), (16, 1), (1, 32))
+_FEW_CHANNELS = 16
 
 
 class Planner:
@@ -85,10 +86,17 @@ def _forms(problem: ConvProblem) -> Iterator[ConvProblem]:
     yield flat
     if flat.positions == 1:
         yield flat.with_operands_swapped()
-    elif flat.in_channels < 16:
+    elif flat.in_channels < _FEW_CHANNELS or _is_weight_update(flat):
         yield flat.with_kernel_in_channels(rows=False)
         if flat.kernel[0] > 1:
-            yield flat.with_kernel_in_channels(rows=True)
+            product = flat.with_kernel_in_channels(rows=True)
+            yield product
+            yield product.with_operands_swapped()
+
+
+def _is_weight_update(problem: ConvProblem) -> bool:
+    """True if the kernel is larger than what it makes, as where a gradient is the kernel."""
+    return problem.positions > problem.field[0] * problem.field[1]
 
 
 def _pick(

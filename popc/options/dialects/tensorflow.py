@@ -178,8 +178,8 @@ _ROWS: Final = (
     HostKey("experimental.always_rearrange_copies_on_the_host", Truth(), False,
             Nothing("samples have one order of elements, on the host and on the device")),
     HostKey("experimental.enable_remote_buffer_embedding", Truth(), False,
-            Nothing("models have no HostEmbedding: tensor_location_override keeps a table off "
-                    "chip")),
+            Nothing("of every table that tensor_location_override keeps off chip, lookups fetch "
+                    "and update rows alone")),
     HostKey("experimental.multi_replica_distribution.process_index", Whole(), 0,
             Refused("all replicas run in one process")),
     HostKey("experimental.multi_replica_distribution.process_count", Whole(), 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integer
-from popc.ops.streaming import find_remote
+from popc.ops.streaming import READ_ROWS, UPDATE_ROWS, fetches, find_remote
 
 __all__ = ["find_misplaced"]
 
@@ -26,6 +26,8 @@ def _problems(op: Op, remote: frozenset[Tensor]) -> list[str]:
             if operand not in remote and not operand.is_constant
         ]
         return [f"{op!r} fetches {tensor!r}, which is on the chip" for tensor in wrong]
+    if op.op_type in (READ_ROWS, UPDATE_ROWS):
+        read = [tensor for tensor in read if not fetches(op, tensor)]
     if op.op_type == "CopyVarUpdate":
         mixed = len(read) == 1
         return [f"{op!r} copies between chip and streaming memory"] if mixed else []

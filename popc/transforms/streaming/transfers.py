@@ -11,10 +11,17 @@ from popc.ops.control import captured_as, first_capture, inner_names, loop_state
 from popc.ops.load import find_load_ops
 from popc.ops.main_loops import PIPELINE, is_pipeline
 from popc.ops.sequencer import Sequencer
-from popc.ops.streaming import LOAD, STORE
+from popc.ops.streaming import LOAD, STORE, UPDATE_ROWS
 from popc.placement import is_main_loop
 from popc.transforms.streaming.contexts import Context, Contexts
 from popc.transforms.streaming.phases import PhaseRules
+from popc.transforms.streaming.rows import (
+    ROW_OPS,
+    is_row_update,
+    read_rows,
+    reads_rows,
+    update_rows,
+)
 from popc.transforms.streaming.sources import COMPUTE, StreamedValue, StreamedValues, TileSets
 from popc.transforms.streaming.storage import StorageMap
 from popc.transforms.streaming.views import base_of, copied_from, is_view
@@ -217,7 +224,7 @@ class _Visit:
     def _rewrite(self, op: Op, inner: Sequence[StreamedValue]) -> None:
         """Let ``op``, and what is nested in it, read what is fetched."""
         graph, sources = self._graph, self._sources
-        if sources.is_part(op):
+        if sources.is_part(op) or self._touches_rows(op):
             return
         entered = self._enter(op, inner)
         writes = op.op_type == "CopyVarUpdate" and op.operand(0) in sources
@@ -229,6 +236,23 @@ class _Visit:
                 graph.set_input(op, index, readable)
         if writes:
             self._keep(op)
+
+    def _touches_rows(self, op: Op) -> bool:
+        """Let a lookup fetch its rows, and a step update them, where that is all that it needs."""
+        source = self._sources.find(op.operand(0)) if op.op_type in ROW_OPS else None
+        if source is None or source.remote is None:
+            return False
+        settings = replace(_plain(op.settings), tile_set=source.tiles.load)
+        if reads_rows(op, source):
+            read = read_rows(self._graph, op, source.remote, settings)
+            self._sources.loads.setdefault(source.remote, []).append(read)
+            return True
+        if is_row_update(op, source):
+            update = update_rows(self._graph, op, source.remote, settings)
+            self._stored.append((source.remote, update))
+            self._transfers.count(STORE)
+            return True
+        return False
 
     def _readable(self, op: Op, index: int) -> Tensor:
         """Operand ``index`` of ``op``, fetched if need be."""
@@ -273,6 +297,8 @@ class _Visit:
         source = self._sources.find(op.operand(0))
         assert source is not None, op
         value = op.operand(1)
+        if value.producer is not None and value.producer.op_type == UPDATE_ROWS:
+            return
         if source.whole is not None:
             value = source.own_part(self._graph, value, _plain(op.settings))
         if source.remote is not None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from popc_runtime.errors import ResourceError, SignatureError, UsageError
 from popc_runtime.format.reader import ArchiveFile
 from popc_runtime.process.files import new_file
+from popc_runtime.process.paths import is_url
 
 if TYPE_CHECKING:
     from securesystemslib.dsse import Envelope
@@ -100,6 +101,12 @@ def require_signature(
         raise UsageError(
             "an archive in memory has no signature beside it",
             hint="save it, and load it by its path",
+        )
+    if is_url(path):
+        raise UsageError(
+            f"the signature of {path} is not on this machine",
+            subject=path,
+            hint="copy the archive and its file .sig here, and load that",
         )
     _require_library()
     known = [_public_key(Path(key)) for key in _listed(keys)]

@@ -10,11 +10,11 @@ from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format.mapped import Unchanged
 from popc_runtime.format.serialization import corrupt
 from popc_runtime.ground.hints import Any, Protocol, TypeAlias
-from popc_runtime.process.paths import usable_path
+from popc_runtime.process.paths import is_url, usable_path
 
 __all__ = ["ArchiveSource", "BlobSource", "FileSource", "MemorySource", "open_source"]
 
-# A path, bytes, an open file, or an archive in memory as `popc.compile` gives it.
+# A path, a URL, bytes, an open file, or an archive in memory as `popc.compile` gives it.
 ArchiveSource: TypeAlias = (
     "str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | HasBytes"
 )
@@ -34,15 +34,18 @@ class HasBytes(Protocol):
         """The bytes of the file that it would be."""
 
 
-def open_source(source: Any) -> FileSource | MemorySource:
+def open_source(source: Any) -> BlobSource:
     """The bytes of an archive, from wherever they are.
 
     Raises:
-        UsageError: ``source`` is nothing of what `ArchiveSource` says.
+        UsageError: ``source`` is nothing of what `ArchiveSource` says, or at a URL that nothing
+            that is installed opens.
         ResourceError: the file cannot be read.
     """
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
+        if is_url(path):
+            return _elsewhere(str(path))
         return FileSource(path if isinstance(path, str) else os.fsdecode(path))
     if hasattr(source, "read"):
         source = source.read()
@@ -56,6 +59,13 @@ def open_source(source: Any) -> FileSource | MemorySource:
         f"an archive is not an object of type {type(source).__name__}",
         hint="pass a path, a file opened for reading bytes, bytes or what popc.compile returns",
     )
+
+
+def _elsewhere(url: str) -> BlobSource:
+    from popc_runtime.format.remote import RemoteSource, local_path  # rarely used
+
+    path = local_path(url)
+    return FileSource(path) if path else RemoteSource(url)
 
 
 class BlobSource(Protocol):

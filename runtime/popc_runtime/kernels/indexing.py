@@ -18,14 +18,15 @@ from popc_runtime.kernels.core.indices import (
     row_numbers,
 )
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "gather"]
 
 # numpy checks the bounds itself, but then goes through a copy of the output: cheaper than a check
 # of our own only while the output is small.
 _SMALL_BYTES: Final = 1 << 14
 
 
-def _gather(binding: Binding) -> Calls:
+def gather(binding: Binding) -> Calls:
+    """X[indices] along ``axis``."""
     x, indices, out = binding.input(0), binding.input(1), binding.output()
     axis = binding.integer("axis", 0)
     if out.size == 0:
@@ -122,7 +123,7 @@ def _one_hot(binding: Binding) -> Calls:
 
 
 KERNELS: Final[dict[str, Kernel]] = {
-    "Gather": MoveKernel(_gather),
+    "Gather": MoveKernel(gather),
     "GatherElements": MoveKernel(_gather_elements),
     "GatherND": MoveKernel(_gather_nd),
     "OneHot": MoveKernel(_one_hot),

@@ -130,6 +130,7 @@ MOVES: Final = frozenset(
         "IpuCopy",
         "OneHot",
         "Pad",
+        "RemoteGather",
         "RemoteLoad",
         "RemoteStore",
         "Reshape",

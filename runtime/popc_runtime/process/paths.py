@@ -6,7 +6,7 @@ import os
 
 from popc_runtime.errors import UsageError
 
-__all__ = ["usable_path"]
+__all__ = ["is_url", "usable_path"]
 
 
 def usable_path(path: str | os.PathLike[str]) -> str:
@@ -23,3 +23,11 @@ def usable_path(path: str | os.PathLike[str]) -> str:
     if not encoded or b"\0" in encoded:
         raise UsageError(f"{text!r:.80} is not the path of a file")
     return text
+
+
+def is_url(path: object) -> bool:
+    """True if a path names a file system as well: ``s3://...``, ``file://...``."""
+    if not isinstance(path, str):
+        return False
+    scheme, found, _ = path.partition("://")
+    return bool(found) and scheme[:1].isalpha() and all(c.isalnum() or c in "+.-:" for c in scheme)

@@ -347,7 +347,9 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "ReduceMedian",
     ),
     "streaming": (
+        "RemoteGather",
         "RemoteLoad",
+        "RemoteScatterAdd",
         "RemoteStore",
     ),
     "text": ("TfIdfVectorizer",),

@@ -292,6 +292,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Bucketize",
     ),
     "streaming": (
+        "RemoteGather",
         "RemoteLoad",
         "RemoteStore",
     ),

@@ -19,12 +19,12 @@ from popc_runtime.native.contiguous import (
 from popc_runtime.native.places import are_indices, has_places, one_row
 from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
 
-__all__ = ["ENCODERS"]
+__all__ = ["ENCODERS", "gather"]
 
 _FEW: Final = 2  # copies of the result that a copy of the operand may cost
 
 
-def _gather(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
+def gather(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X, indices {axis}."""
     del numbers
     x, indices, out = binding.input(0), binding.input(1), binding.output()
@@ -94,7 +94,7 @@ def _gather_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record |
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
-    "Gather": _gather,
+    "Gather": gather,
     "GatherElements": partial(_take, None),
     "GatherGrad": _gather_grad,
     "GatherND": partial(_take, -1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from popc_runtime.ground.hints import Final
+from popc_runtime.native.encoders.indexing import gather
 from popc_runtime.native.moves import copy_operands
 from popc_runtime.native.record import Encoder
 
@@ -10,6 +11,7 @@ __all__ = ["ENCODERS"]
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
+    "RemoteGather": gather,
     "RemoteLoad": copy_operands,
     "RemoteStore": copy_operands,
 }

@@ -1,0 +1,1 @@
+"""A server of archives by the Open Inference Protocol; needs ``popc-runtime[serve]``."""
