@@ -55,7 +55,7 @@ $(VENV)/.serve: $(VENV)/.test
 	touch $@
 
 test-serve: $(VENV)/.serve  ## run the tests of the server, with Triton's clients
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup tests/serving
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup tests/serving tests/format/test_remote.py
 
 conformance: $(VENV)/.test  ## count the ONNX backend tests that pass, and list the others
 	$(BIN)/python -m tests.conformance.report

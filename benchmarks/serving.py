@@ -23,12 +23,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import onnx
+from geventhttpclient.response import HTTPConnectionClosed
 from onnx import numpy_helper, parser
 from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
@@ -51,7 +53,7 @@ net (float[batch, {_WIDTH}] x) => (float[batch, {_CLASSES}] y) {{
 }}"""
 _CLIENTS: Final = {"http": triton_http, "grpc": triton_grpc}
 _WRONG: Final = 20  # each so many requests one is wrong
-_AGAIN: Final = 50  # times that a client repeats a request that broke off
+_AGAIN: Final = 600  # times that a client repeats a request that broke off
 
 
 class _Weights(NamedTuple):
@@ -133,12 +135,12 @@ class _Load:
             except InferenceServerException as error:
                 if "no program takes" in str(error) or "nvalid dimensions" in str(error):
                     return "refused" if is_wrong else "refused, though right"
-            except OSError:  # of the connection
+            except (OSError, HTTPException, HTTPConnectionClosed):
                 pass
             else:
                 return self._compared(done, place, number, is_wrong=is_wrong)
             self.counts["repeated"] += 1
-            sleep(0.05)
+            sleep(0.1)
         return "lost"
 
     def _compared(self, done: Any, place: int, number: int, *, is_wrong: bool) -> str:
@@ -194,8 +196,8 @@ def _resident(parent: int) -> int:
 
 
 def _killing(server: subprocess.Popen[str], ended: threading.Event) -> None:
-    """End a worker every other second."""
-    while not ended.wait(2):
+    """End a worker every five seconds."""
+    while not ended.wait(5):
         workers = _workers(server.pid)
         if workers:
             os.kill(workers[0], signal.SIGKILL)

@@ -27,7 +27,7 @@ from popc_runtime.serving.worker import ServePorts, work
 __all__ = ["listening", "serve"]
 
 _KILL_AFTER: Final = 5.0  # seconds beyond the time for draining
-_CALM: Final = 60.0  # seconds after which a worker's end is not held against the next one
+_CALM: Final = 1.0  # seconds of answering after which another worker starts without a pause
 _LONGEST_PAUSE: Final = 30.0
 
 
@@ -42,7 +42,7 @@ class _Child:
         )
         self.process.start()
         other.close()
-        self.started = monotonic()
+        self.ready_at = float("inf")
         self.is_ready = False
         self.is_gone = False  # its pipe is closed
 
@@ -131,6 +131,7 @@ class _Supervisor:
 
     def _ready(self, child: _Child) -> None:
         child.is_ready = True
+        child.ready_at = monotonic()
         for name in self._unloaded:  # as it is in the others
             self._tell(child, 0, "unload", name)
         note("info", "worker ready", worker=child.process.pid)
@@ -180,7 +181,7 @@ class _Supervisor:
                 f"a worker ended with code {child.process.exitcode} before it was ready",
                 hint="look at what it has written to stderr",
             )
-        calm = monotonic() - child.started > _CALM
+        calm = monotonic() - child.ready_at > _CALM
         self._pause = 0.0 if calm else min(_LONGEST_PAUSE, 2 * self._pause + 0.1)
         self._resume = monotonic() + self._pause
         note(
