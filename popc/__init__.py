@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from popc.progress import ProgressEvent, Stage, show_progress
     from popc.request import make_options
     from popc.study.advice import explain_model as explain
+    from popc.trained.estimator import Estimator
     from popc.trained.export import export_onnx, load_weights
     from popc.trained.optimizer import update_optimizer
 
 __all__ = [
     "Archive",
     "CostReport",
+    "Estimator",
     "Options",
     "PopcError",
     "ProgressEvent",
@@ -60,6 +62,7 @@ __getattr__ = lazy_names(
     {
         "Archive": "popc.archive",
         "CostReport": "popc.cost",
+        "Estimator": "popc.trained.estimator",
         "Options": "popc.options",
         "ProgressEvent": "popc.progress",
         "Stage": "popc.progress",
