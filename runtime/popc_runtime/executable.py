@@ -121,7 +121,7 @@ class Executable(Runnable):
     def _sibling(self, name: str, manifest: Manifest) -> Executable:
         """Another program on the same memory, in the same turns."""
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
+        made.__dict__.update(self.__dict__, _dispatch=None)
         made._describe(name, manifest)
         made.recipe = None if self.recipe is None else replace(self.recipe, program=name)
         return made

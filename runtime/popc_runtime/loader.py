@@ -96,7 +96,7 @@ def load(
             ml_dtypes is missing, or the processes of ``group`` cannot divide the replicas, or
             differ in what they load.
     """
-    count, limits = chosen_threads(threads), Limits.of(limits)
+    count, limits, numbers = chosen_threads(threads), Limits.of(limits), _wants_numbers(bfloat16)
     settings = {
         "seed": seed,
         "threads": threads,
@@ -129,7 +129,7 @@ def load(
             floating_point_checks=floating_point_checks,
             engine=engine,
             profiles=_profiles(archive),
-            numbers=_wants_numbers(bfloat16),
+            numbers=numbers,
             timeout=timeout,
             guard=weights.guard,
             recipe=None if group else Recipe(load, _tidied(source), archive.digest, settings),
