@@ -6,6 +6,7 @@ import os
 import signal
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -50,7 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for package in (popc, popc_runtime):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
-                import_module(module.name)
+                with suppress(ModuleNotFoundError):  # of a library that only an extra needs
+                    import_module(module.name)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,25 @@ class TrainSettings:
         if problems:
             first, *rest = problems
             raise UsageError(first, details=tuple(rest))
+
+    def check_results(self) -> None:
+        """Raise PopcError if a file that is asked for cannot be written."""
+        from popc_runtime.process.files import refuse_to_replace, require_room_for
+
+        for path in (self.log, self.plot, self.export):
+            if path is not None:
+                refuse_to_replace(path, force=self.force)
+                require_room_for(path)
+
+    def of_all_processes(self) -> dict[str, str]:
+        """The options that must be the same in all processes of a group, as texts."""
+        files = {"archive", "data", "checkpoint", "weights", "eval_archive", "eval_data"}
+        files |= {"log", "plot", "export", "threads", "host_calls"}
+        return {
+            field.name: str(getattr(self, field.name))
+            for field in fields(self)
+            if field.name not in files
+        }
 
     def check_evaluation(self, *, evaluates: bool) -> None:
         """Raise UsageError if there is no program to evaluate with; lists every problem.

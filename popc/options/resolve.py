@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from popc.options.conflicts import conflicts_among
 from popc.options.dialects import popart
+from popc.options.dialects.popart_processes import all_replicas
 from popc.options.dialects.translate import translate
 from popc.options.foreign import ForeignSettings
 from popc.options.kinds import Known, Truth
@@ -107,7 +108,7 @@ class _Resolver:
     def take(self, settings: Iterable[Setting]) -> None:
         """Set what one source sets."""
         seen: dict[str, str] = {}
-        for setting in _with_members(settings):
+        for setting in _with_members(all_replicas(settings, self.problems)):
             name = _name_of(setting.key)
             if setting.key in popart.SWITCHES:
                 self._switch(setting)

@@ -106,7 +106,7 @@ _ORDER: Final = "samples have one order of elements, on the host and on the devi
 _LISTINGS: Final = "the session writes its listings by it"
 _CHECKED: Final = "results of kernels never lie over operands unseen: the planner is checked"
 _GROWS: Final = "it speeds PopART's scheduler up and has no influence on results"
-_ONE_PROCESS: Final = "all replicas run in one process"
+_PROCESSES: Final = "the processes that mpiexec has started"
 _CACHE: Final = "the cache of the session"
 _CODELETS: Final = "popc cannot load operators that are compiled for Poplar"
 _NOT_DIVIDED: Final = "every replica keeps them whole"
@@ -172,8 +172,8 @@ _FLAGS_OFF: Final = (
         False,
         _R,
         createImplicitPipeliningFwdOnlyProgram="a program either trains or infers: make two",
-        enableDistributedReplicatedGraphs=_ONE_PROCESS,
     )
+    + _is(BOOL, False, _S, enableDistributedReplicatedGraphs=_PROCESSES)
 )
 _FLAGS_ON: Final = (
     _is(
@@ -215,8 +215,8 @@ _NUMBERS: Final = (
         accumulationFactor="accumulation_factor",
         replicatedGraphCount="replicated_graph_count",
     )
-    + _is(INT, 1, _R, globalReplicationFactor=_ONE_PROCESS)
-    + _is(INT, 0, _R, globalReplicaOffset=_ONE_PROCESS)
+    + _is(INT, 1, _S, globalReplicationFactor=_PROCESSES)
+    + _is(INT, 0, _S, globalReplicaOffset=_PROCESSES)
     + _is(INT, 0, _M, numIOTiles="num_io_tiles")
     + _is(INT, 0, _S, firstDotOp=_LISTINGS)
     + _is(INT, 10_000, _S, finalDotOp=_LISTINGS)

@@ -18,9 +18,11 @@ from popc.frontend import LoadedModel
 from popc.ir import Graph, Op, TensorType
 from popc.ops import OPS
 from popc.options import Options
+from popc.popart.distributed import group_of
 from popc.popart.dtypes import data_type_named
 from popc.popart.enums import DataType
 from popc.popart.listings import Listings
+from popc.popart.options import SessionOptions
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Snapshot, Watch
 from popc.request import CompileRequest
@@ -111,6 +113,6 @@ class Program:
         return self.planned().schedule.orders
 
 
-def load_program(archive: bytes, seed: int) -> Executable:
-    """An executable of an archive."""
-    return popc_runtime.load(archive, seed=seed)
+def load_program(archive: bytes, seed: int, options: SessionOptions) -> Executable:
+    """An executable of an archive, on the replicas of this process."""
+    return popc_runtime.load(archive, seed=seed, group=group_of(options))

@@ -107,10 +107,10 @@ def options_of(
     pipelines = pipelines_with(options, trains=trains)
     if not pipelines:
         _forget_pipeline(values)
-    _keep_possible_shards(values, replicas_of(options))
+    _keep_possible_shards(values, options.getGlobalReplicationFactor())
     values.update(engine_values(options))
     values["accumulation_factor"] = accumulation_of(options)
-    values["replicated_graph_count"] = replicas_of(options)
+    values["replicated_graph_count"] = options.getGlobalReplicationFactor()
     values["batches_per_step"] = flow.batchesPerStep()
     picks = picks_samples(options, trains=trains)
     anchors = {name: _anchor(flow, name, picks=picks) for name in flow.anchors()}

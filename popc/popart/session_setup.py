@@ -271,10 +271,10 @@ class Setup:
             assert self._program is not None
             engine_options = dict(self.options.engineOptions)
             require_memory(self._program, self.device, self.sizes.replicas, engine_options)
-            return load_program(self.archive(), seed)
+            return load_program(self.archive(), seed, self.options)
         self.was_loaded = True
         self._known = self._saved.infos
-        return load_program(self._saved.archive, seed)
+        return load_program(self._saved.archive, seed, self.options)
 
     def archive(self) -> bytes:
         """The program as an archive."""

@@ -11,6 +11,7 @@ import numpy as np
 import popc_runtime
 from popc_runtime import Executable, VariableRole
 from popc_runtime.data.batches import Batches
+from popc_runtime.data.shared_samples import whole_result
 from popc_runtime.device import EVALUATION_PROGRAM
 from popc_runtime.errors import UsageError
 from popc_runtime.format import Array
@@ -95,7 +96,11 @@ class Evaluation:
         sums: dict[str, list[float]] = {name: [] for name in self._numbers}
         hits: list[Array] = []
         for step, batch in enumerate(self._batches.steps()):
-            results = self.executable.run(batch)
+            results = {
+                name: whole_result(self.executable, name, result)[0]
+                for name, result in self.executable.run(batch).items()
+                if name in sums or (self._accuracy and name == self._accuracy.output)
+            }
             for name, values in sums.items():
                 values.append(float(np.mean(self._floats(results, name), dtype=np.float64)))
             if self._accuracy is not None:

@@ -20,8 +20,8 @@ from popc_runtime.state.checkpoint import read_checkpoint
 
 __all__ = ["StateSource", "export_onnx", "load_weights"]
 
-# Where weights come from: a running program, or a checkpoint.
-StateSource: TypeAlias = "Executable | str | os.PathLike[str]"
+# Where weights come from: a running program, what was read of one, or a checkpoint.
+StateSource: TypeAlias = "Executable | Mapping[str, Array] | str | os.PathLike[str]"
 
 _MODEL_BLOB = "model"
 _LISTED = 12  # problems that an error tells
@@ -94,9 +94,12 @@ def _values(
 
     if state is None:
         state = popc_runtime.load(archive)
+    found: Mapping[str, Array]
+    where = "the executable"
     if isinstance(state, Executable):
-        found: Mapping[str, Array] = state.state.read()
-        where = "the executable"
+        found = state.state.read()
+    elif isinstance(state, Mapping):
+        found = state
     else:
         found, where = read_checkpoint(state).tensors, str(state)
     problems = [line for spec in manifest.variables for line in _misfit(spec, found)]

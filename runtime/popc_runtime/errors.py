@@ -17,6 +17,7 @@
     ├── CheckpointError              not a checkpoint, damaged, or of another model
     ├── InputMismatchError           run-time inputs differ from what was compiled
     ├── DeviceError                  the emulated device failed while running
+    │   ├── GroupError               another process has died, failed, or does something else
     │   ├── RunTimeoutError          a run took longer than its caller allows
     │   └── StreamError              a stream had nothing to give or no room to take
     │       ├── StreamUnderrunError
@@ -45,6 +46,7 @@ __all__ = [
     "DataDependentShapeError",
     "DeviceError",
     "DoesNotFitError",
+    "GroupError",
     "IncompatibleArchiveError",
     "InputMismatchError",
     "ModelError",
@@ -264,6 +266,12 @@ class RunTimeoutError(DeviceError):
     """
 
     code = "device.timeout"
+
+
+class GroupError(DeviceError):
+    """Another process of a group has died, has failed, or is not at the same place; names it."""
+
+    code = "run.group"
 
 
 class StreamError(DeviceError):

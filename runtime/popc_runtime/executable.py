@@ -21,6 +21,7 @@ from popc_runtime.executable_parts import (
     make_engine,
     stream_names,
     synthetic_inputs,
+    telling,
 )
 from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
 from popc_runtime.ground.frozen import replace
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
     from popc_runtime.data.tensors import ResultTensor
     from popc_runtime.dispatch import Dispatch
+    from popc_runtime.groups import ReplicaShare
     from popc_runtime.native import DirectRun
     from popc_runtime.process.futures import AwaitableFuture
     from popc_runtime.recipe import Recipe
@@ -68,17 +70,17 @@ class Executable(Runnable):
         recipe: Recipe | None = None,
         timeout: float | None = None,
         guard: Callable[[], None] | None = None,
+        share: ReplicaShare | None = None,
         host_calls: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         start = perf_counter()
-        self.recipe = recipe
+        self.recipe, self.share = recipe, share
         self._bfloat16 = bfloat16_numbers() if numbers else None
         self._synthetic = synthetic_inputs(manifest, seed)
         inputs, outputs = stream_names(manifest)
         self._ends = {name: SwitchedInput() for name in inputs if name not in self._synthetic}
         self._takers = {name: SwitchedOutput() for name in outputs}
         ports = Ports({**self._ends, **self._synthetic}, self._takers, host_calls or {})
-        checks = chosen_checks(manifest, given=floating_point_checks)
         watch = RunWatch()
         watch.begin(nanoseconds_of(timeout))
         self._engine = make_engine(
@@ -88,11 +90,12 @@ class Executable(Runnable):
             ports,
             seed=seed,
             threads=threads,
-            checks=checks,
+            checks=chosen_checks(manifest, given=floating_point_checks),
             counted=tuple(profiles or ()),
             late=[variant.name for variant in manifest.variants],
             engine=engine,
             watch=watch,
+            share=share,
         )
         self._counters = cycle_counters(profiles or {}, self._engine)
         self._run_lock = RunLock(watch, guard)
@@ -100,9 +103,7 @@ class Executable(Runnable):
         self._background = Background()
         self._bind_seconds = perf_counter() - start
         self._describe(MAIN_PROGRAM, manifest)
-        self._dispatch: Dispatch | None = None
-        if manifest.variants or manifest.fits:
-            self._dispatch = dispatch_of(manifest, self._sibling, self._run_lock)
+        self._dispatch: Dispatch | None = dispatch_of(manifest, self._sibling, self._run_lock)
 
     def _describe(self, name: str, manifest: Manifest) -> None:
         """Be the program of this name."""
@@ -120,7 +121,7 @@ class Executable(Runnable):
     def _sibling(self, name: str, manifest: Manifest) -> Executable:
         """Another program on the same memory, in the same turns."""
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
+        made.__dict__.update(self.__dict__, _dispatch=None)
         made._describe(name, manifest)
         made.recipe = None if self.recipe is None else replace(self.recipe, program=name)
         return made
@@ -136,8 +137,7 @@ class Executable(Runnable):
         Raises:
             UsageError: there is no such program, or more than one.
         """
-        found: Executable = chosen_program(self.programs, which)
-        return found
+        return chosen_program(self.programs, which)  # type: ignore[no-any-return]
 
     @cached_property
     def state(self) -> DeviceState:
@@ -293,7 +293,7 @@ class Executable(Runnable):
         if self._dispatch is not None:
             return list(self._dispatch.required(inputs).profile(inputs))
         checked = self._check_inputs(inputs, "no")
-        with self._run_lock.turn(counts=False):
+        with self._run_lock.turn(counts=False), telling(self.group):
             try:
                 self._connect(checked, {})
                 return self._engine.profile(self.name)
@@ -346,7 +346,7 @@ class Executable(Runnable):
         takers: Mapping[str, Callable[[memoryview], object]],
         timeout: float | None = None,
     ) -> None:
-        with self._run_lock.turn(nanoseconds_of(timeout)):
+        with self._run_lock.turn(nanoseconds_of(timeout)), telling(self.group):
             try:
                 self._connect(samples, takers)
                 if self._count:

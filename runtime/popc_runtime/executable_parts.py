@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from popc_runtime.data.synthetic import SyntheticInput
     from popc_runtime.device import ReplicatedEngine
     from popc_runtime.dispatch import Dispatch
+    from popc_runtime.groups import Group, ReplicaShare
     from popc_runtime.process.run_lock import RunLock
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "make_engine",
     "stream_names",
     "synthetic_inputs",
+    "telling",
 ]
 
 
@@ -47,8 +49,9 @@ def make_engine(
     late: Collection[str],
     engine: str,
     watch: RunWatch,
+    share: ReplicaShare | None,
 ) -> Engine | ReplicatedEngine:
-    """The engine of the program, or the one that leads those of all replicas."""
+    """The engine of the program, or the one that leads those of all replicas of this process."""
     variables, make_binder = manifest.variables, binder_type(engine, checks)
     if manifest.replicas == 1:
         return Engine(
@@ -65,13 +68,14 @@ def make_engine(
             watch=watch,
         )
     from popc_runtime.device import ReplicatedEngine
+    from popc_runtime.groups import ReplicaShare
 
-    return ReplicatedEngine(
+    made = ReplicatedEngine(
         make_binder,
         image,
         constants,
         ports,
-        replicas=manifest.replicas,
+        share=share or ReplicaShare(0, manifest.replicas, manifest.replicas),
         variables=variables,
         seed=seed,
         threads=threads,
@@ -81,6 +85,9 @@ def make_engine(
         late=late,
         watch=watch,
     )
+    if share is not None and share.group is not None:
+        share.group.agree("the engine that computes", {"engine": made.kind})
+    return made
 
 
 def synthetic_inputs(manifest: Manifest, seed: int) -> dict[str, SyntheticInput]:
@@ -184,8 +191,10 @@ def stream_names(manifest: Manifest) -> tuple[list[str], list[str]]:
 
 def dispatch_of(
     manifest: Manifest, program: Callable[[str, Manifest], Any], turns: RunLock
-) -> Dispatch:
-    """The choice among the programs of an archive, which ``program`` makes by name."""
+) -> Dispatch | None:
+    """The choice among the programs of an archive, which ``program`` makes by name, if any is."""
+    if not manifest.variants and not manifest.fits:
+        return None
     from popc_runtime.dispatch import Dispatch
 
     alone = replace(manifest, variants=(), fits=())
@@ -215,3 +224,19 @@ def chosen_program(programs: Sequence[Any], which: str | Mapping[str, Sequence[i
     many = "more than one program has" if found else "no program has"
     what = f"there is no program {which!r}" if isinstance(which, str) else f"{many} {wanted}"
     raise UsageError(what, hint=f"there are {listed}")
+
+
+class telling:  # noqa: N801 - used as a function; contextlib would be slower to enter
+    """A block whose exceptions are told to the other processes: they cannot go on either."""
+
+    __slots__ = ("_group",)
+
+    def __init__(self, group: Group | None) -> None:
+        self._group = group
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and self._group is not None:
+            self._group.fail(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")

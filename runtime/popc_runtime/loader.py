@@ -29,7 +29,9 @@ from popc_runtime.recipe import Recipe
 
 if TYPE_CHECKING:
     from popc_runtime.cycles.execution import CycleProfile
+    from popc_runtime.format.reader import PendingBlob
     from popc_runtime.format.signature import Keys
+    from popc_runtime.groups import Group, ReplicaShare
 
 __all__ = ["load"]
 
@@ -48,6 +50,7 @@ def load(
     timeout: float | None = None,
     copy_weights: bool = False,
     require_signature: Keys | None = None,
+    group: Group | None = None,
     host_calls: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Executable:
     """Load an archive.
@@ -75,6 +78,8 @@ def load(
             it ends the process.
         require_signature: The path of a public key in a PEM file, or several: one of them must have
             signed the archive, in the file of its name with ``.sig`` added (`popc sign`).
+        group: The processes that divide the replicas of the archive among themselves, as
+            `popc_runtime.groups.join` gives them; all of them load it.
         host_calls: The functions that the program calls on the host (``Manifest.host_calls``), by
             name.  Each takes read-only arrays and gives an array, or several in a list or tuple.
 
@@ -87,10 +92,11 @@ def load(
             than ``timeout``.
         UsageError: ``host_calls`` are not those that the program calls, ``source`` is nothing that
             could be an archive, the number of threads is not
-            positive or too large, a check, an engine or limits of that name do not exist, or
-            ml_dtypes is missing.
+            positive or too large, a check, an engine or limits of that name do not exist,
+            ml_dtypes is missing, or the processes of ``group`` cannot divide the replicas, or
+            differ in what they load.
     """
-    count, limits = chosen_threads(threads), Limits.of(limits)
+    count, limits, numbers = chosen_threads(threads), Limits.of(limits), _wants_numbers(bfloat16)
     settings = {
         "seed": seed,
         "threads": threads,
@@ -103,7 +109,6 @@ def load(
         "require_signature": require_signature,
         "host_calls": host_calls,
     }
-    numbers = _wants_numbers(bfloat16)
     with (
         ArchiveFile.open(source, limits=limits) as archive,
         _signed(archive, source, require_signature).begin(
@@ -111,12 +116,12 @@ def load(
         ) as weights,
     ):
         image = decode_program(archive.read("program"), limits)
-        _check_image(archive.manifest, image, limits, weights.data.nbytes)
+        _check_image(archive.manifest, image, limits, weights.data.nbytes, group)
         require_host_calls(archive.manifest.host_calls, host_calls or {})
-        if LOAD_PROGRAM in image.programs:
-            weights.verify()  # nothing runs on bytes that may be damaged
+        manifest, share = _joined(archive, image, group, seed, checks=floating_point_checks)
+        _verify(weights, image)
         return Executable(
-            archive.manifest,
+            manifest,
             image,
             weights.data,
             seed=archive.manifest.seed if seed is None else seed,
@@ -127,9 +132,48 @@ def load(
             numbers=numbers,
             timeout=timeout,
             guard=weights.guard,
+            recipe=None if group else Recipe(load, _tidied(source), archive.digest, settings),
+            share=share,
             host_calls=host_calls,
-            recipe=Recipe(load, _tidied(source), archive.digest, settings),
         )
+
+
+def _verify(weights: PendingBlob, image: ProgramImage) -> None:
+    """Let nothing run on bytes that may be damaged."""
+    if LOAD_PROGRAM in image.programs:
+        weights.verify()
+
+
+def _joined(
+    archive: ArchiveFile,
+    image: ProgramImage,
+    group: Group | None,
+    seed: int | None,
+    *,
+    checks: bool | Iterable[str] | None,
+) -> tuple[Manifest, ReplicaShare | None]:
+    """The manifest of the replicas of this process, and the numbers of these.
+
+    Raises:
+        UsageError: the processes do not load the same, or cannot divide the replicas.
+    """
+    if group is None:
+        return archive.manifest, None
+    from importlib.metadata import version
+
+    from popc_runtime.groups import ReplicaShare, local_manifest
+
+    group.agree(
+        "what they load",
+        {
+            "archive": f"SHA-256 {archive.digest.hex()[:16]}",
+            "popc-runtime": version("popc-runtime"),
+            "seed": "that of the archive" if seed is None else str(seed),
+            "floating_point_checks": str(checks),
+        },
+    )
+    share = ReplicaShare.of(archive.manifest, image, group)
+    return local_manifest(archive.manifest, share), share
 
 
 def _signed(archive: ArchiveFile, source: ArchiveSource, keys: Keys | None) -> ArchiveFile:
@@ -181,7 +225,11 @@ def _profiles(archive: ArchiveFile) -> dict[str, CycleProfile]:
 
 
 def _check_image(
-    manifest: Manifest, image: ProgramImage, limits: Limits, weights_bytes: int
+    manifest: Manifest,
+    image: ProgramImage,
+    limits: Limits,
+    weights_bytes: int,
+    group: Group | None,
 ) -> None:
     if weights_bytes != image.constant_bytes:
         raise CorruptArchiveError(
@@ -190,7 +238,7 @@ def _check_image(
             hint="compile the model again",
         )
     _check_programs(manifest, image)
-    _check_memory(manifest.replicas, image, limits)
+    _check_memory(manifest.replicas // (group.size if group else 1), image, limits)
 
 
 def _check_programs(manifest: Manifest, image: ProgramImage) -> None:
@@ -206,7 +254,7 @@ def _check_programs(manifest: Manifest, image: ProgramImage) -> None:
 
 
 def _check_memory(replicas: int, image: ProgramImage, limits: Limits) -> None:
-    """Check the memory limit for all replicas together, as decoding has for one."""
+    """Check the memory limit for all replicas of a process, as decoding has for one."""
     largest = max(image.arena_bytes, image.state_bytes, image.remote_bytes)
     if replicas * largest > limits.memory_bytes:
         raise CorruptArchiveError(

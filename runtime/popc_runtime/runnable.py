@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from popc_runtime.cycles.execution import ExecutionReport
     from popc_runtime.data.tensors import ResultTensor
     from popc_runtime.format import Array, Manifest, TensorSpec
+    from popc_runtime.groups import Group, ReplicaShare
     from popc_runtime.recipe import Recipe
     from popc_runtime.state.device_state import DeviceState
 
@@ -39,12 +40,19 @@ class Runnable(ABC):
         inputs: Name, dtype and shape of what `run` takes.
         outputs: Name, dtype and shape of what `run` returns.
         recipe: Where it was loaded from, and how; ``None`` if it was not made by `load`.
+        share: Which of its replicas this process runs; ``None`` if there is only this one.
     """
 
     manifest: Manifest
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     recipe: Recipe | None = None
+    share: ReplicaShare | None = None
+
+    @property
+    def group(self) -> Group | None:
+        """The processes that run its replicas; ``None`` if this one runs all."""
+        return None if self.share is None else self.share.group
 
     @property
     @abstractmethod
@@ -90,8 +98,14 @@ class Runnable(ABC):
         Variables and random numbers go on from where they are.
 
         Raises:
-            UsageError: the archive was not in a file.
+            UsageError: the archive was not in a file, or other processes run replicas of it.
         """
+        if self.group is not None:
+            raise UsageError(
+                "an executable that is one of a group of processes can be neither copied nor "
+                "pickled",
+                hint="load the archive in each process",
+            )
         if self.recipe is None or not self.recipe.path:
             raise UsageError(
                 "an executable whose archive was in memory can be neither copied nor pickled",

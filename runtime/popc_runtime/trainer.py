@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
+from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from popc_runtime.data.batches import Batches
+from popc_runtime.data.shared_samples import whole_result
 from popc_runtime.errors import (
     CheckpointError,
     DeviceError,
@@ -22,6 +25,7 @@ from popc_runtime.errors import (
 )
 from popc_runtime.executable import Executable
 from popc_runtime.ground.frozen import field, frozen
+from popc_runtime.groups import once
 from popc_runtime.kernels.core.preparation import floats_of
 from popc_runtime.process.files import remove_remains, require_room_for
 from popc_runtime.process.interrupts import uninterrupted
@@ -114,7 +118,7 @@ class Checkpoints:
         Raises:
             ResourceError: it cannot be written.
         """
-        self._make_folder()
+        once(executable.group, "the folder of checkpoints", self._make_folder)
         executable.state.save_checkpoint(self.path(name), progress.to_dict())
         return self.path(name)
 
@@ -146,11 +150,15 @@ class Checkpoints:
             CheckpointError, ResourceError: it does not fit, or cannot be read.
         """
         path = self.path(name)
-        if not path.exists():
-            raise UsageError(
-                f"there is no checkpoint {path}", subject=str(path), hint="start without resuming"
-            )
+        once(executable.group, "whether there is a checkpoint", partial(_require, path))
         return Progress.from_dict(executable.state.load_checkpoint(path))
+
+
+def _require(path: Path) -> None:
+    if not path.exists():
+        raise UsageError(
+            f"there is no checkpoint {path}", subject=str(path), hint="start without resuming"
+        )
 
 
 class Trainer:
@@ -183,7 +191,8 @@ class Trainer:
 
         Args:
             executable: A program that trains.
-            data: Arrays by input: see `Batches`.
+            data: Arrays by input: see `Batches`.  Where several processes run the replicas, all
+                are given the same, and divide it among themselves.
             shuffle: Whether the samples come in another order in each epoch.
             seed: What the order follows from.
             progress: Where to go on, as `Checkpoints.load` gives it.
@@ -216,6 +225,22 @@ class Trainer:
         self._evaluate = evaluate
         self._on_step = on_step
         self.within_step = False
+        if executable.group is not None:
+            executable.group.agree("how they train", self._facts(data))
+
+    def _facts(self, data: Mapping[str, npt.ArrayLike]) -> dict[str, str]:
+        """The facts that all processes must have in common, as texts by name."""
+        hashes = {
+            f"data {name}": sha256(np.ascontiguousarray(array).data).hexdigest()[:16]
+            for name, array in data.items()
+        }
+        return {
+            "epochs before": str(self._epochs),
+            "steps before": str(len(self._losses)),
+            "seed": str(self._seed),
+            "shuffle": str(self._shuffle),
+            **hashes,
+        }
 
     @property
     def progress(self) -> Progress:
@@ -237,11 +262,13 @@ class Trainer:
         start = perf_counter()
         order = np.random.default_rng([self._seed, self._epochs]) if self._shuffle else None
         for batch in self.batches.steps(order, skip=len(self._losses)):
-            with uninterrupted():
+            with uninterrupted() as is_interrupted:
                 self.within_step = True
-                loss = self._step(batch)
+                loss, elsewhere = self._step(batch, is_interrupted)
                 self._losses.append(loss)
                 self.within_step = False
+            if elsewhere:
+                raise KeyboardInterrupt
             if self._on_step is not None:
                 self._on_step(len(self._losses), len(self.batches), loss)
         metrics = dict(self._evaluate(self.executable)) if self._evaluate else {}
@@ -264,14 +291,19 @@ class Trainer:
                 "weights only (state.load_checkpoint)",
             )
 
-    def _step(self, batch: Mapping[str, Any]) -> float:
+    def _step(
+        self, batch: Mapping[str, Any], is_interrupted: Callable[[], bool]
+    ) -> tuple[float, bool]:
+        """The loss of all replicas, and whether Ctrl-C has come in any of their processes."""
         where = f"step {len(self._losses) + 1} of epoch {self._epochs + 1}"
         try:
             results = self._program.run(batch)
         except DeviceError as error:
             error.details = (*error.details, f"in {where}")
             raise
-        values = floats_of(results[self._loss], self._loss_type)
+        note = bytes([is_interrupted()])
+        losses, notes = whole_result(self._program, self._loss, results[self._loss], note)
+        values = floats_of(losses, self._loss_type)
         loss = float(np.mean(values, dtype=np.float64))
         if not isfinite(loss):
             raise DeviceError(
@@ -282,4 +314,4 @@ class Trainer:
                     f"{_REMEDIES} train with --fp-checks {_WHY}",
                 ),
             )
-        return loss
+        return loss, any(notes)

@@ -104,6 +104,9 @@ def _trees() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
 def _made_by_passes() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
     for opcode in ("Boundary", "RemoteLoad", "RemoteStore"):
         yield opcode, [_LINE], {}
+    table, places = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([2, 0, 2])
+    yield "RemoteGather", [table, places], {"axis": 0}
+    yield "RemoteScatterAdd", [table, places, table[:3], np.array(-0.5, np.float32)], {"axis": 0}
     yield "IoTileCopy", [_LINE], {"source": "io", "destination": "compute"}
     yield "IpuCopy", [_LINE], {"source": 0, "destination": 1}
     yield "AssumeEqualAcrossReplicas", [_LINE], {}

@@ -37,7 +37,8 @@ _LAYOUTS = tuple(LAYOUTS)
 _FEW = 10  # problems of an opcode, of those that it has; all of them in the slow test
 _OPCODES = sorted(native_opcodes())
 # Abort has no result, and what users register is theirs.
-_OTHERS = sorted(KERNELS.keys() - native_opcodes() - {"Abort", "Custom", "CustomGrad"})
+_THEIRS = {"Custom", "CustomGrad", "HostCall"}
+_OTHERS = sorted(KERNELS.keys() - native_opcodes() - {"Abort"} - _THEIRS)
 # Of the problems that `_is_usual` names, those that have kernels, where these are not nearly all.
 _NEARLY_ALL = 0.9
 _SHARES: Final[Mapping[str, float]] = {

@@ -109,13 +109,6 @@ def test_a_table_is_recognised(table: dict[str, Any], name: str) -> None:
             "scheduling.algorithm is 'FASTEST', but must be one of CHOOSE_BEST, ",
         ),
         (
-            {"experimental": {"multi_replica_distribution": {"process_count": 2}}},
-            (
-                "experimental.multi_replica_distribution.process_count = 2 (in options) is "
-                "refused: all replicas run in one process"
-            ),
-        ),
-        (
             {"auto_select_ipus": [2, 2]},
             "auto_select_ipus is [2, 2], several devices, but an archive is a program for one",
         ),

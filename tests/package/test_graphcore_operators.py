@@ -95,6 +95,7 @@ _TENSORFLOW: Final = {
     "GroupedScatterReduce": "builder.aiGraphcore.groupedscatterreduce",
     "HardSigmoid": "nn_ops.hard_sigmoid",
     "HistogramUpdate": "statistics_ops.histogram_update",
+    "HostCall": "host_embedding, ops.cpu_user_operation, outside_compilation_scope",
     "InstanceNormalization": "normalization_ops.instance_norm",
     "LayerNormalization": "normalization_ops.layer_norm",
     "ReduceScatter": "reduce_scatter_op.reduce_scatter",

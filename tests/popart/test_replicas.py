@@ -184,7 +184,7 @@ def test_labels_that_name_no_class_have_probability_0(
     monkeypatch.setattr(
         session_setup,
         "load_program",
-        lambda archive, seed: popc_runtime.load(archive, seed=seed, engine=engine),
+        lambda archive, seed, _: popc_runtime.load(archive, seed=seed, engine=engine),
     )
     count = 70
     builder = popart.Builder()

@@ -206,8 +206,8 @@ def test_numbers_are_converted() -> None:
 def test_what_popc_cannot_do_is_refused_at_once() -> None:
     options = SessionOptions()
     options.customCodelets = ["a.cpp"]
-    options.globalReplicationFactor = 2
-    with pytest.raises(popart_exception, match=r"customCodelets \(.*globalReplicationFactor \("):
+    options.createImplicitPipeliningFwdOnlyProgram = True
+    with pytest.raises(popart_exception, match=r"createImplicit.* \(.*customCodelets \("):
         options.require_supported()
 
 

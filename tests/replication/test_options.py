@@ -110,7 +110,7 @@ def test_every_mistake_is_told_at_once() -> None:
         ("variable_settings", 3, "must be a table from weights to groups of replicas"),
         ("replicated_stream_mode", {"x": "scatter"}, "must be one of replicate, broadcast"),
         ("replicated_stream_mode", "x", "must be like"),
-        ("globalReplicationFactor", 2, "all replicas run in one process"),
+        ("globalReplicationFactor", 2, "enableDistributedReplicatedGraphs is not true"),
         ("replicatedCollectivesSettings", {"mergeAll": True}, "there is no option"),
     ],
 )

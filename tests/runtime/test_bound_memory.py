@@ -23,7 +23,7 @@ _ALLOWED: Final = {
     ("conv_dense.py", "_copy"),
     ("copying.py", "as_contiguous"),
     ("elementwise.py", "_with_long_rows"),
-    ("indexing.py", "_gather"),
+    ("indexing.py", "gather"),
     ("matmul.py", "_operands"),
     ("preparation.py", "to_bfloat16"),
 }

@@ -18,6 +18,7 @@ import popc_runtime
 from popc_runtime.device.replicated_random import ReplicatedRandom
 from popc_runtime.errors import CheckpointError, UsageError
 from popc_runtime.ground.frozen import replace
+from popc_runtime.groups import ReplicaShare
 from popc_runtime.kernels.core.random_state import LegacySequence, RandomState
 from popc_runtime.state.checkpoint import read_checkpoint, write_checkpoint
 from tests.support.models import executable
@@ -194,9 +195,10 @@ def test_any_field_is_refused_or_draws(path: _Path, value: object) -> None:
 
 
 def test_replicas_are_refused_together() -> None:
-    both = ReplicatedRandom([RandomState(3), RandomState(3, 1)])
+    share = ReplicaShare(0, 1, 1)
+    both = ReplicatedRandom([RandomState(3)], [RandomState(3, 1)], share)
     before = both.save()
-    other = ReplicatedRandom([RandomState(4), RandomState(4, 1)]).save()
+    other = ReplicatedRandom([RandomState(4)], [RandomState(4, 1)], share).save()
     other["replicas"][1]["own"] = [None]
     less = {"replicas": other["replicas"][:1]}
     forged_ones: tuple[Any, ...] = (other, less, {"replicas": None}, [], None)

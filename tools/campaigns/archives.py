@@ -11,6 +11,7 @@ the code of the error.  ``--against`` tells which end otherwise than a journal s
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ __all__ = ["main"]
 
 _BATCH: Final = 500
 _TIMEOUT: Final = 0.2  # seconds of a run
+_ROOM: Final = 8 << 30  # bytes of a process: what takes more ends as a finding, not the machine
 _WHOLE: Final = "ends="  # in front of what a process tells that was not ended
 
 
@@ -89,6 +91,7 @@ def _some_ends(first: int, stop: int) -> list[tuple[int, str]]:
 
 
 def _try(first: int, stop: int, tell: Tell) -> str:
+    resource.setrlimit(resource.RLIMIT_AS, (_ROOM, _ROOM))
     names = sorted(archives())
     ends = []
     for number in range(first, stop):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -18,6 +21,7 @@ from popc_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from popc_runtime import Executable
+    from popc_runtime.groups import Group
     from popc_runtime.trainer import Checkpoints, EpochRecord, Evaluate, Progress, Trainer
 
 __all__ = ["command"]
@@ -89,41 +93,60 @@ _SHOW_EVERY = 0.1  # seconds between two updates of the progress line
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.pass_obj
-def command(console: Console, /, **options: Any) -> Report:
+def command(console: Console, /, **options: Any) -> Report | None:
     """Train ARCHIVE, compiled with --train, on a data set.
 
     \b
     popc compile model.onnx --train train.toml -o train.popx
     popc train train.popx --data digits.npz --epochs 5 --checkpoint checkpoints/
     popc train train.popx --data digits.npz --epochs 9 --checkpoint checkpoints/ --resume
+    mpiexec -n 2 popc train train.popx --data digits.npz --epochs 5
+
+    Processes that mpiexec has started divide the replicas of the archive among themselves.
     """
     settings = TrainSettings(**options)
     settings.check()
-    return _Run(console, settings).report()
+    with _joined() as group:
+        if group is None:
+            return _Run(console, settings).report()
+        group.agree("their options", settings.of_all_processes())
+        if group.rank == 0:
+            return _Run(console, settings, group).report()
+        _Run(replace(console, quiet=True), settings, group).report()
+        return None
+
+
+def _joined() -> AbstractContextManager[Group | None]:
+    """The processes that mpiexec has started, or ``None`` if there is only this one."""
+    from popc_runtime.groups import is_launched, join
+
+    return join() if is_launched() else nullcontext()
 
 
 class _Run:
     """One training from the command line."""
 
-    def __init__(self, console: Console, settings: TrainSettings) -> None:
+    def __init__(
+        self, console: Console, settings: TrainSettings, group: Group | None = None
+    ) -> None:
         import popc_runtime
         from popc.inputs.arguments import read_arrays
         from popc.trained.log import require_plotting
         from popc_runtime.device import EVALUATION_PROGRAM
-        from popc_runtime.process.files import refuse_to_replace, require_room_for
+        from popc_runtime.groups import once
         from popc_runtime.trainer import Trainer
 
         if settings.plot is not None:
             require_plotting()
-        for path in (settings.log, settings.plot, settings.export):
-            if path is not None:
-                refuse_to_replace(path, force=settings.force)
-                require_room_for(path)
+        once(group, "the files to write", settings.check_results)
         self.console = console
+        self.group = group
         self.settings = settings
         self.rates = settings.learning_rates()
         self.shown = 0.0
-        self.executable: Executable = popc_runtime.load(settings.archive, **settings.loading())
+        self.executable: Executable = popc_runtime.load(
+            settings.archive, group=group, **settings.loading()
+        )
         programs = (program.name for program in self.executable.programs)
         self.evaluates = EVALUATION_PROGRAM in programs
         settings.check_evaluation(evaluates=self.evaluates)
@@ -148,6 +171,8 @@ class _Run:
             from popc.trained.export import load_weights
 
             load_weights(self.executable, self.settings.weights, ignore_unknown=True)
+            if self.group is not None:
+                self.executable.state.check_equal_across_replicas()
         if not self.settings.resume or self.checkpoints is None:
             return None
         progress = self.checkpoints.load(self.executable)
@@ -155,12 +180,18 @@ class _Run:
         return progress
 
     def _checkpoints(self) -> Checkpoints | None:
+        from popc_runtime.groups import once
         from popc_runtime.trainer import Checkpoints
 
         folder = self.settings.checkpoint
         if folder is None:
             return None
         checkpoints = Checkpoints(folder)
+        once(self.group, "where checkpoints go", partial(self._prepare, checkpoints))
+        return checkpoints
+
+    def _prepare(self, checkpoints: Checkpoints) -> None:
+        folder = checkpoints.folder
         if checkpoints.path("latest").exists() and not (
             self.settings.resume or self.settings.force
         ):
@@ -170,7 +201,6 @@ class _Run:
                 hint="--resume goes on from them, --force replaces them",
             )
         checkpoints.prepare()
-        return checkpoints
 
     def _evaluation(self, data: dict[str, Any]) -> Evaluate | None:
         from popc.inputs.arguments import read_arrays
@@ -270,16 +300,20 @@ class _Run:
     def _write(self, history: tuple[EpochRecord, ...]) -> list[str]:
         from popc.trained.export import export_onnx
         from popc.trained.log import write_csv, write_png
+        from popc_runtime.groups import once
 
         settings = self.settings
-        if settings.export is not None:
-            export_onnx(
-                settings.archive, settings.export, state=self.executable, force=settings.force
-            )
-        if settings.log is not None:
-            write_csv(settings.log, history)
-        if settings.plot is not None:
-            write_png(settings.plot, history)
+        values = self.executable.state.read() if settings.export else {}  # by all processes
+
+        def write() -> None:
+            if settings.export is not None:
+                export_onnx(settings.archive, settings.export, state=values, force=settings.force)
+            if settings.log is not None:
+                write_csv(settings.log, history)
+            if settings.plot is not None:
+                write_png(settings.plot, history)
+
+        once(self.group, "the results", write)
         return [str(path) for path in (settings.log, settings.plot, settings.export) if path]
 
     # -- progress ----------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def _shared_statistics(table: HostTable) -> Mapping[str, object] | str:
 
 
 _ALWAYS: Final = Nothing("popc fuses what can be fused; pattern_switches says what not")
-_ONE_PROCESS: Final = Refused("all replicas run in one process")
+_ONE_PROCESS: Final = Refused("mpiexec says how many processes divide the replicas of an archive")
 _THREADS: Final = Nothing("popc_runtime.load(threads=...) says how many threads a run has")
 _ORDER: Final = Nothing("a program runs in one order, which scheduling_algorithm chooses")
 

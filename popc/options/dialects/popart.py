@@ -7,6 +7,7 @@ from typing import Final
 
 from popc.options.dialects.dialect import Becomes, Computed, Dialect, HostKey, Refused
 from popc.options.dialects.kinds import Anything
+from popc.options.dialects.popart_processes import PROCESSES
 from popc.options.kinds import Truth
 from popc.options.options import SCHEMA
 
@@ -32,11 +33,8 @@ _UNSUPPORTED: Final = {
     "[optimizer.automatic_loss_scaling] of the training file does it": """
         automaticLossScalingSettings""",
     "combine_matmuls does it": "enableGroupedMatmuls",
-    "gradients are reduced, and weights updated, on the device": """
-        hostAllReduce hostAllReduceRemoteBuffer hostWeightUpdate""",
+    "weights are updated on the device": "hostWeightUpdate",
     "it is the old name of accumulationAndReplicationReductionType": "accumulationReductionType",
-    "all replicas run in one process": """
-        enableDistributedReplicatedGraphs globalReplicaOffset globalReplicationFactor""",
     "it is the old name of defaultBufferingDepth": "defaultPrefetchBufferingDepth",
     "it is the old name of bufferingDepthMap": "prefetchBufferingDepthMap",
     "samples have one order of elements, on the host and on the device": """
@@ -127,7 +125,13 @@ def _keys() -> tuple[HostKey, ...]:
         for reason, names in _UNSUPPORTED.items()
         for name in names.split()
     ]
-    return tuple(sorted([*mapped, *switches, *refused], key=lambda key: key.name.lower()))
+    processes = [
+        HostKey(name, kind, default, Computed(words, lambda _: ""))
+        for name, (kind, default, words) in PROCESSES.items()
+    ]
+    return tuple(
+        sorted([*mapped, *switches, *processes, *refused], key=lambda key: key.name.lower())
+    )
 
 
 POPART: Final = Dialect("popart", "PopART's SessionOptions", _keys(), mixes=True)

@@ -12,7 +12,6 @@ from popc.options.dialects.dialect import (
     HostKey,
     HostTable,
     Nothing,
-    Refused,
 )
 from popc.options.dialects.kinds import Anything, EnumMember, OneOrMany, Plain
 from popc.options.kinds import Number, Truth, Whole
@@ -83,6 +82,14 @@ def _everything(table: HostTable) -> Mapping[str, object] | str:
 def _rounding(table: HostTable) -> Mapping[str, object] | str:
     prefix = "floating_point_behaviour."
     return {"enable_stochastic_rounding": table[f"{prefix}esr"] or table[f"{prefix}set_all"]}
+
+
+def _processes(table: HostTable) -> Mapping[str, object] | str:
+    """A replica for each process that mpiexec is to start."""
+    count = table["experimental.multi_replica_distribution.process_count"]
+    if "replicated_graph_count" in table.options:
+        return "replicated_graph_count says how many replicas processes divide among themselves"
+    return {"replicated_graph_count": max(count, 1)}
 
 
 def _io_tiles(table: HostTable) -> Mapping[str, object] | str:
@@ -181,9 +188,10 @@ _ROWS: Final = (
             Nothing("of every table that tensor_location_override keeps off chip, lookups fetch "
                     "and update rows alone")),
     HostKey("experimental.multi_replica_distribution.process_index", Whole(), 0,
-            Refused("all replicas run in one process")),
+            Nothing("the rank that mpiexec gives a process decides which replicas it runs")),
     HostKey("experimental.multi_replica_distribution.process_count", Whole(), 0,
-            Refused("all replicas run in one process")),
+            Computed("`replicated_graph_count`: one replica for each process, unless more are "
+                     "asked for", _processes)),
     HostKey("floating_point_behaviour.inv", Truth(), False,
             Computed("`floating_point_exceptions`, with `enable_floating_point_checks`",
                      _exception("inv"))),

@@ -85,7 +85,7 @@ class ScheduleOptions:
     transitive_closure_optimization_threshold: int = option(
         Whole(),
         100_000,
-        "Largest number of ops for which constraints that follow from others are dropped before "
-        "the exact search. Ops that may as well run together are joined in any case.",
+        "Largest number of ops for which links that follow from others are dropped. "
+        "Ops that may as well run together are joined in any case.",
         popart="transitiveClosureOptimizationThreshold",
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from popc_runtime.data.shared_samples import Shared, own_samples, whole_shape
 from popc_runtime.errors import InputMismatchError
-from popc_runtime.format import Array, StreamSpec, TensorSpec
+from popc_runtime.format import Array, TensorSpec
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -16,15 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["Batches"]
 
 
-class _Program(Protocol):
+class _Program(Shared, Protocol):
     """The part of an executable that batches need."""
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Inputs of a step."""
-
-    def stream(self, name: str) -> StreamSpec:
-        """The data that moves through a stream."""
 
 
 class Batches:
@@ -34,9 +33,12 @@ class Batches:
     of an array counts samples.  An array that has exactly the shape of one batch of an input is
     given to every batch as it is.
 
+    Where several processes run the replicas, all are given the whole data set, and each takes its
+    own part of every step.
+
     Attributes:
         samples: How many there are.
-        samples_per_step: How many one step takes.
+        samples_per_step: How many one step takes, of all processes together.
     """
 
     def __init__(self, program: _Program, data: Mapping[str, npt.ArrayLike]) -> None:
@@ -46,7 +48,9 @@ class Batches:
             InputMismatchError: arrays are missing, unknown, of other dtypes or shapes, of
                 different lengths, or too short for a step; lists every problem.
         """
+        self._program = program
         self._specs = {spec.name: spec for spec in program.inputs}
+        self._shapes = {spec.name: whole_shape(program, spec) for spec in program.inputs}
         self._streams = {name: program.stream(name) for name in self._specs}
         self._fixed: dict[str, Array] = {}
         self._rows: dict[str, Array] = {}
@@ -85,16 +89,15 @@ class Batches:
             yield {name: self._feed(name, rows, order) for name in self._specs}
 
     def _feed(self, name: str, rows: slice, order: Array | None) -> Array:
-        spec = self._specs[name]
         if name in self._fixed:
-            return np.broadcast_to(self._fixed[name], spec.shape)
+            return np.broadcast_to(self._fixed[name], self._specs[name].shape)
         array = self._rows[name]
         picked = array[rows] if order is None else array[order[rows]]
-        return picked.reshape(spec.shape)
+        return own_samples(self._program, name, picked.reshape(self._shapes[name]))
 
     def _per_step(self, name: str) -> int:
-        stream = self._streams[name]
-        return stream.shape[0] * max(stream.samples_per_step, 1)
+        stream, shape = self._streams[name], self._shapes[name]
+        return stream.shape[0] * prod(shape[: len(shape) - len(stream.shape)])
 
     def _take(self, arrays: Mapping[str, Array]) -> list[str]:
         problems = [f"input {name!r} is missing" for name in self._specs if name not in arrays]

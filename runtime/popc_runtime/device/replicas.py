@@ -1,9 +1,10 @@
-"""Several replicas of a program in one process.
+"""The replicas of a program that one process runs.
 
 Each replica has memory and random numbers of its own; constants are shared.  Between the points
 where replicas meet (collectives and host transfers) each runs a segment of calls by itself, one
 after another or, if that pays, on several threads.  Blocks with such points inside are walked by
-all replicas together; then all must agree about the condition.
+all replicas together; then all must agree about the condition.  Where other processes run more
+replicas, these meet too: see `popc_runtime.groups`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from popc_runtime.device.binder import Binder
 from popc_runtime.device.blas import settings_of_numpy
 from popc_runtime.device.bound_program import IO_OPCODES, LOAD_PROGRAM, BoundProgram
-from popc_runtime.device.checks import with_checks
 from popc_runtime.device.engine import Engine
 from popc_runtime.device.linking import write_out
+from popc_runtime.device.meetings import agreement, exchange_calls
 from popc_runtime.device.ports import InputPort, Ports
 from popc_runtime.device.replicated_random import ReplicatedRandom
 from popc_runtime.device.steps import (
@@ -47,10 +48,10 @@ from popc_runtime.format import (
     TensorSpec,
     VariableSpec,
 )
-from popc_runtime.ground.frozen import frozen, replace
+from popc_runtime.ground.frozen import frozen
+from popc_runtime.groups import ReplicaShare
 from popc_runtime.kernels import KERNELS, Call, CollectiveKernel, RandomState
 from popc_runtime.kernels.core.parallel import together
-from popc_runtime.kernels.core.preparation import prepare_together
 from popc_runtime.process.watch import RunWatch
 
 __all__ = ["ReplicatedEngine"]
@@ -116,7 +117,7 @@ class ReplicatedEngine:
         constants: memoryview,
         ports: Ports,
         *,
-        replicas: int,
+        share: ReplicaShare,
         variables: Sequence[VariableSpec] = (),
         seed: int = 0,
         threads: int = 1,
@@ -131,8 +132,9 @@ class ReplicatedEngine:
         self._ports = ports
         self._threads = threads
         self._checks = checks
+        self.share = share
         # The number after the last replica's stands for the sequence that all have in common.
-        alike = [RandomState(seed, replicas) for _ in range(replicas)]
+        alike = [RandomState(seed, share.total) for _ in share.own]
         self.replicas = tuple(
             Engine(
                 make_binder,
@@ -144,13 +146,14 @@ class ReplicatedEngine:
                 checks=checks,
                 replica=number,
                 random=RandomState(seed, 0 if identical_seeds else number),
-                alike=alike[number],
+                alike=alike[number - share.first],
                 counted=counted,
                 watch=watch,
             )
-            for number in range(replicas)
+            for number in share.own
         )
-        self.random = ReplicatedRandom([*(engine.random for engine in self.replicas), *alike])
+        own = [engine.random for engine in self.replicas]
+        self.random = ReplicatedRandom(own, alike, share)
         self._stages: dict[str, tuple[_Stage, ...]] = {}
         self._walks: dict[str, Call] = {}
         for name in image.programs:
@@ -257,7 +260,7 @@ class ReplicatedEngine:
         steps = tuple(engine.binder.block(block) for engine in self.replicas)
         walks = tuple(
             partial(_on_replica, number, engine.binder.walker(step))
-            for number, (engine, step) in enumerate(zip(self.replicas, steps, strict=True))
+            for number, engine, step in zip(self.share.own, self.replicas, steps, strict=True)
         )
         yield _Segment(steps, walks, shared)
 
@@ -298,24 +301,8 @@ class ReplicatedEngine:
                 sink = self._ports.outputs[str(item.attributes["stream"])]
                 arrays = self._arrays(item.inputs[0])
                 return tuple(call for array in arrays for call in store_calls(sink, array))
-            return self._exchange(item)
-
-    def _exchange(self, item: Instruction) -> tuple[Call, ...]:
-        kernel = KERNELS[item.opcode]
-        assert isinstance(kernel, CollectiveKernel), item.opcode
-        bindings = [engine.binder.operands(item) for engine in self.replicas]
-        calls = prepare_together(kernel, bindings)
-        if not self._checks:
-            return calls
-        # What is not finite on one replica excuses the others.
-        everything = replace(
-            bindings[0],
-            inputs=tuple(array for binding in bindings for array in binding.inputs),
-            input_dtypes=tuple(dtype for binding in bindings for dtype in binding.input_dtypes),
-            outputs=tuple(array for binding in bindings for array in binding.outputs),
-            output_dtypes=tuple(dtype for binding in bindings for dtype in binding.output_dtypes),
-        )
-        return with_checks(calls, item, everything, self._checks)
+            bindings = [engine.binder.operands(item) for engine in self.replicas]
+            return exchange_calls(item, bindings, self.share, self._watch, self._checks)
 
     def _loads(self, item: Instruction) -> tuple[Call, ...]:
         """Each replica takes a sample, or all get the same."""
@@ -336,7 +323,7 @@ class ReplicatedEngine:
         walk = self._walk(self._bind(block.body))
         conditions = self._scalars(block.condition_slot)
         counters = self._scalars(block.counter_slot)
-        agree = _agreement(block.name)
+        agree = agreement(block.name, self.share, self._watch)
         limits = self._scalars(block.count_slot)
         rows = self._rows(block)
 
@@ -366,7 +353,7 @@ class ReplicatedEngine:
         conditions = self._scalars(block.condition_slot)
         then_walk = self._walk(self._bind(block.then_body))
         else_walk = self._walk(self._bind(block.else_body))
-        agree = _agreement(block.name)
+        agree = agreement(block.name, self.share, self._watch)
 
         def branch() -> None:
             if agree(conditions):
@@ -376,21 +363,3 @@ class ReplicatedEngine:
 
         rows = self._rows(block)
         return counting(branch, conditions[0], rows) if rows else branch
-
-
-def _agreement(name: str) -> Callable[[Sequence[Array]], Any]:
-    """A function that gives the number that all replicas hold."""
-
-    def agree(scalars: Sequence[Array]) -> Any:
-        values = [scalar[()] for scalar in scalars]
-        if any(value != values[0] for value in values):
-            listed = ", ".join(str(value) for value in values)
-            raise DeviceError(
-                f"{name}: replicas exchange data inside, so its condition or number of iterations "
-                f"must be the same on all of them, but is {listed}",
-                subject=name,
-                hint="compute it from values that are the same on all replicas",
-            )
-        return values[0]
-
-    return agree

@@ -1,4 +1,4 @@
-"""Exchange between replicas: each kernel is given the operands of all of them.
+"""GroupExchange between replicas: each kernel is given the operands of all of them.
 
 Replicas meet in groups of ``size`` whose numbers are ``stride`` apart.  Reductions go through a
 group in the order of its members, so that results are always the same, and the same everywhere.
@@ -25,9 +25,9 @@ from popc_runtime.kernels.core.binding import (
 from popc_runtime.kernels.core.copying import as_contiguous, copy_calls, is_same_memory
 from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
 
-__all__ = ["KERNELS", "members"]
+__all__ = ["KERNELS", "LOCAL", "GroupReduction", "members"]
 
-_LOCAL: Final = "local"
+LOCAL: Final = "local"
 _COMBINE: Final[dict[str, np.ufunc]] = {
     "add": np.add,
     "logical_and": np.logical_and,
@@ -73,14 +73,14 @@ def _by_group(function: Callable[[list[Binding]], Iterator[Call]]) -> Collective
 
 
 @dataclass(frozen=True, slots=True)
-class _Reduction:
+class GroupReduction:
     """The reduction of several operands to one."""
 
     op: str
     dtype: DType | None
 
     @classmethod
-    def of(cls, binding: Binding) -> _Reduction:
+    def of(cls, binding: Binding) -> GroupReduction:
         """The reduction that the attributes ask for."""
         return cls(binding.text("op"), binding.input_dtypes[0])
 
@@ -154,10 +154,10 @@ _HALF: Final = _Narrow(np.copyto, _store_half)
 def _all_reduce(group: list[Binding]) -> Iterator[Call]:
     """Every member gets the reduction of the operands of all: computed once, then copied."""
     lead = group[0]
-    reduction = _Reduction.of(lead)
+    reduction = GroupReduction.of(lead)
     parts = [binding.input(0) for binding in group]
     outputs = [binding.output() for binding in group]
-    if reduction.op == _LOCAL:
+    if reduction.op == LOCAL:
         for part, output in zip(parts, outputs, strict=True):
             yield from _moved(output, part)
         return
@@ -173,7 +173,7 @@ def _moved(target: Array, source: Array) -> tuple[Call, ...]:
 def _reduce_scatter(group: list[Binding]) -> Iterator[Call]:
     """Each member gets its part of the flat reduction; zeros follow the last element."""
     lead = group[0]
-    reduction = _Reduction.of(lead)
+    reduction = GroupReduction.of(lead)
     flat: list[Array] = []
     for binding in group:
         packed, calls = as_contiguous(binding, 0)
@@ -187,7 +187,7 @@ def _reduce_scatter(group: list[Binding]) -> Iterator[Call]:
         filled = output[: max(part.stop - part.start, 0)]
         if filled.size < output.size:
             yield partial(output[filled.size :].fill, 0)
-        if filled.size and reduction.op == _LOCAL:
+        if filled.size and reduction.op == LOCAL:
             yield from copy_calls(filled, flat[index][part])
         elif filled.size:
             yield from reduction.calls([operand[part] for operand in flat], filled, lead)

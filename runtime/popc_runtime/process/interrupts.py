@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -12,15 +12,15 @@ __all__ = ["uninterrupted"]
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def uninterrupted() -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C wait until the block has ended well; a second one does not wait.
 
     In other threads than the main one, where Ctrl-C never arrives, this does nothing; nor where the
-    signal is ignored.
+    signal is ignored.  The block is given a function that tells whether Ctrl-C waits.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
+        yield lambda: False
         return
     waiting: list[FrameType | None] = []
 
@@ -31,7 +31,7 @@ def uninterrupted() -> Iterator[None]:
 
     signal.signal(signal.SIGINT, wait)
     try:
-        yield
+        yield lambda: bool(waiting)
     finally:
         signal.signal(signal.SIGINT, before)
     if waiting:

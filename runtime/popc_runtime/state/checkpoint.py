@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -24,7 +25,7 @@ from popc_runtime.ground.frozen import field, frozen
 from popc_runtime.process.files import new_file
 from popc_runtime.process.paths import usable_path
 
-__all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
+__all__ = ["Checkpoint", "content_of", "read_checkpoint", "write_checkpoint"]
 
 _VERSION: Final = "1"
 _LENGTH_BYTES: Final = 8  # of the header of a safetensors file
@@ -102,8 +103,20 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> No
             file.write(_bytes_of(checkpoint.tensors[name]))
 
 
-def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read and check a checkpoint.
+def content_of(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a file, for `read_checkpoint` in another process.
+
+    Raises:
+        ResourceError: it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise _unreadable(Path(path), error) from error
+
+
+def read_checkpoint(path: str | os.PathLike[str], content: bytes | None = None) -> Checkpoint:
+    """Read and check a checkpoint: the file, or what somebody else has read of it.
 
     Raises:
         CheckpointError: the file is no checkpoint, or damaged.
@@ -111,23 +124,27 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """
     target = Path(usable_path(path))
     try:
+        if content is not None:
+            return _Reader(target, BytesIO(content), len(content)).read()
         with target.open("rb") as file:
-            return _Reader(target, file).read()
+            return _Reader(target, file, target.stat().st_size).read()
     except OSError as error:
-        raise ResourceError(
-            f"cannot read {target}: {error.strerror or error}", subject=str(target)
-        ) from error
+        raise _unreadable(target, error) from error
     except MemoryError as error:
         raise ResourceError(f"not enough memory to read {target}") from error
+
+
+def _unreadable(path: Path, error: OSError) -> ResourceError:
+    return ResourceError(f"cannot read {path}: {error.strerror or error}", subject=str(path))
 
 
 class _Reader:
     """Reads one file; whatever does not fit is an error that says what."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
+    def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
         self.path = path
         self.file = file
-        self.size = path.stat().st_size
+        self.size = size
 
     def refuse(self, what: str) -> CheckpointError:
         return CheckpointError(

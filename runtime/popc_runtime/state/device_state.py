@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ import numpy as np
 from popc_runtime.device import LOAD_PROGRAM, Engine
 from popc_runtime.errors import CheckpointError, DeviceError, UsageError
 from popc_runtime.format import Array, Manifest, VariableRole, VariableSpec
+from popc_runtime.groups import once
+from popc_runtime.state.replicated import Replicated
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -39,6 +42,7 @@ class DeviceState:
         self._manifest = manifest
         self._turns = turns
         self._lock = turns.lock
+        self._between = Replicated.of(engine)
 
     def read(
         self, role: VariableRole | None = None, *, every_replica: bool = False
@@ -47,20 +51,30 @@ class DeviceState:
 
         What all replicas hold alike is read from the first; of a variable that some replicas share,
         each group's values are a row; parts of a divided one are put together.  With
-        ``every_replica`` there is a row for each replica.
+        ``every_replica`` there is a row for each replica.  Of a group of processes, all read
+        together.
         """
         with self._lock:
             specs = [spec for spec in self.specs if role is None or spec.role is role]
             if every_replica:
-                return {spec.name: np.stack(self._held(spec.name)) for spec in specs}
-            return {spec.name: self._value(spec) for spec in specs}
+                held = self._between.held(specs)
+                return {spec.name: np.stack(held[spec.name]) for spec in specs}
+            return self._values(specs)
+
+    def _values(self, specs: Sequence[VariableSpec]) -> dict[str, Array]:
+        """Copies of the values of variables, by name."""
+        held = self._between.held([spec for spec in specs if spec.rows])
+        return {
+            spec.name: self._value(spec, held.get(spec.name) or self._held(spec.name))
+            for spec in specs
+        }
 
     def _held(self, name: str) -> list[Array]:
-        """The arrays of a variable, one per replica."""
+        """The arrays of a variable, one per replica of this process."""
         return [engine.variables[name] for engine in self._engine.replicas]
 
-    def _value(self, spec: VariableSpec) -> Array:
-        held = self._held(spec.name)
+    @staticmethod
+    def _value(spec: VariableSpec, held: Sequence[Array]) -> Array:
         if not spec.rows:
             return held[0].copy()
         if spec.whole:
@@ -69,22 +83,25 @@ class DeviceState:
         return np.stack([held[spec.rows.index(row)] for row in range(max(spec.rows) + 1)])
 
     def _set(self, spec: VariableSpec, value: npt.ArrayLike) -> None:
-        held, rows = self._held(spec.name), np.asarray(value)
+        share, rows = self._between.share, np.asarray(value)
         if spec.whole:
-            padded = np.zeros((len(held), *spec.shape), spec.dtype.storage)
+            padded = np.zeros((share.total, *spec.shape), spec.dtype.storage)
             padded.reshape(-1)[: rows.size] = rows.reshape(-1)
             rows = padded
-        for number, array in enumerate(held):
+        for number, array in zip(share.own, self._held(spec.name), strict=True):
             np.copyto(array, rows[spec.rows[number]] if spec.rows else rows)
 
     def check_equal_across_replicas(self) -> None:
         """Check that replicas which share a variable hold the same values, bit for bit.
 
+        Of a group of processes, all check together.
+
         Raises:
             DeviceError: they do not; lists the variables with the replicas that differ.
         """
         with self._lock:
-            problems = [line for spec in self.specs for line in _differences(spec, self._held)]
+            marks = self._between.marks(self.specs)
+            problems = [line for spec in self.specs for line in _differences(spec, marks)]
         if problems:
             raise DeviceError(
                 "variables differ between replicas that share them",
@@ -150,7 +167,8 @@ class DeviceState:
     ) -> None:
         """Write all variables and the state of the random numbers to one file, or nothing.
 
-        What replicas share is written once.
+        What replicas share is written once.  Of a group of processes, all call this, and the first
+        writes the file.
 
         Training goes on from a checkpoint exactly as it would have without the interruption.
 
@@ -167,26 +185,33 @@ class DeviceState:
         with self._lock:
             self._turns.check_whole()
             checkpoint = Checkpoint(
-                tensors=self.read(),
+                tensors=self._values(self.specs),
                 dtypes={spec.name: spec.dtype for spec in self.specs},
                 model_sha256=self._manifest.model_sha256,
                 random=self._engine.random.save(),
                 progress=progress or {},
             )
-        write_checkpoint(path, checkpoint)
+        once(self._between.group, "a checkpoint", partial(write_checkpoint, path, checkpoint))
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Restore what `save_checkpoint` wrote; its ``progress``.
+
+        Of a group of processes, all call this, and the first reads the file; how many processes
+        had written it does not matter.
 
         Raises:
             CheckpointError: no checkpoint, damaged, or of another model or optimizer; lists every
                 variable that does not fit.  Nothing has changed then.
             ResourceError: the file cannot be read.
         """
-        from popc_runtime.state.checkpoint import read_checkpoint
+        from popc_runtime.state.checkpoint import content_of, read_checkpoint
         from popc_runtime.state.variables import check_checkpoint
 
-        checkpoint = read_checkpoint(path)
+        group = self._between.group
+        content = None
+        if group is not None:
+            content = group.once("a checkpoint", lambda: content_of(path))
+        checkpoint = read_checkpoint(path, content)
         check_checkpoint(checkpoint, self._manifest, str(path))
         with self._lock:
             try:
@@ -204,7 +229,10 @@ class DeviceState:
         return dict(checkpoint.progress)
 
     def random_state(self) -> Any:
-        """The state of the device's random numbers: plain data for `set_random_state`."""
+        """The state of the device's random numbers: plain data for `set_random_state`.
+
+        Of a group of processes, all call this together.
+        """
         with self._lock:
             return self._engine.random.save()
 
@@ -225,15 +253,11 @@ class DeviceState:
                 ) from error
 
 
-def _differences(spec: VariableSpec, held: Callable[[str], Sequence[Array]]) -> Iterator[str]:
-    """The fault of a variable, as a line of text."""
-    arrays = held(spec.name)
-    rows = spec.rows or (0,) * len(arrays)
+def _differences(spec: VariableSpec, marks: Mapping[str, Sequence[bytes]]) -> Iterator[str]:
+    """The fault of a variable, as a line of text; ``marks`` tell the values of each replica."""
+    found = marks[spec.name]
+    rows = spec.rows or (0,) * len(found)
     firsts = [rows.index(row) for row in rows]
-    others = [
-        number
-        for number, first in enumerate(firsts)
-        if arrays[number].tobytes() != arrays[first].tobytes()
-    ]
+    others = [number for number, first in enumerate(firsts) if found[number] != found[first]]
     if others:
         yield f"{spec}: replicas {', '.join(map(str, others))}"
