@@ -46,9 +46,9 @@ PAGES: Final = {
     ],
     "Compile and run": [
         "docs/caching", "docs/native", "docs/numerics", "docs/classical", "docs/custom",
-        "docs/signing", "docs/compatibility", "runtime/README", "facade/README",
+        "docs/serving", "docs/signing", "docs/compatibility", "runtime/README", "facade/README",
     ],
-    "Train": ["docs/training"],
+    "Train": ["docs/training", "docs/scale"],
     "The emulated IPU": [
         "docs/costs", "docs/fitting", "docs/tuning", "docs/reports", "docs/products",
         "docs/batch_serialization", "docs/outlining", "docs/memory", "docs/transfers",

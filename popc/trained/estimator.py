@@ -50,8 +50,7 @@ class Estimator:
         estimator = popc.Estimator("model.onnx", "runs/1", train="train.toml")
         estimator.train({"x": images, "label": labels}, steps=1000)
         estimator.evaluate({"x": images, "label": labels}, accuracy=("logits", "label"))
-        for sample in estimator.predict({"x": images}):
-            print(sample["logits"])
+        logits = [sample["logits"] for sample in estimator.predict({"x": images})]
 
     A step is a run of the program.  Training goes on where the latest checkpoint of the folder
     ended, bit for bit, also in another process.
