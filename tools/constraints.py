@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def _needed(project: str) -> list[str]:
-    """What a distribution requires, with all extras, but for popc's own."""
+    """The requirements of a distribution, with all extras, but for popc's own."""
     read: dict[str, Any] = tomllib.loads((_ROOT / project).read_text(encoding="utf-8"))["project"]
     extras = [each for extra in read["optional-dependencies"].values() for each in extra]
     return [each for each in (*read["dependencies"], *extras) if not each.startswith("popc")]

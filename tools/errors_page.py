@@ -47,7 +47,7 @@ def classes() -> dict[str, type[PopcError]]:
 
 @cache
 def messages() -> dict[str, set[Message]]:
-    """What every class says in the sources, with its hints."""
+    """The messages of every class in the sources, with their hints."""
     found: dict[str, set[Message]] = {name: set() for name in classes()}
     paths = [path for package in _PACKAGES for path in sorted((_ROOT / package).rglob("*.py"))]
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
