@@ -8,8 +8,9 @@ from typing import ClassVar, Final
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ops.build import build
+from popc.ops.constants import scalar_value
 from popc.transforms.base import RewritePass
-from popc.transforms.match import may_be_one, scalar_value, sole_output
+from popc.transforms.match import may_be_one, sole_output
 from popc_runtime.format import DType
 from popc_runtime.kernels.activation import ACTIVATIONS
 from popc_runtime.kernels.parts.byte_operands import BIAS, RESIDUAL, SCALE

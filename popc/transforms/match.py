@@ -8,6 +8,7 @@ from math import isclose
 import numpy as np
 
 from popc.ir import Graph, Op, Tensor
+from popc.ops.constants import scalar_value
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.core.preparation import as_stored, floats_of
 
@@ -19,7 +20,6 @@ __all__ = [
     "only_user",
     "other_operand",
     "produced_by",
-    "scalar_value",
     "sole_output",
 ]
 
@@ -46,13 +46,6 @@ def sole_output(graph: Graph, tensor: Tensor | None, *op_types: str) -> Op | Non
         return None
     user = only_user(graph, tensor)
     return op if user is not None and user.settings.place == op.settings.place else None
-
-
-def scalar_value(tensor: Tensor | None) -> float | None:
-    """The value of a constant of one element."""
-    if tensor is None or tensor.data is None or tensor.type.size != 1:
-        return None
-    return float(floats_of(tensor.data, tensor.type.dtype).item())
 
 
 def is_scalar(tensor: Tensor | None, value: float) -> bool:

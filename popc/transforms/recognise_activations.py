@@ -9,8 +9,9 @@ from typing import ClassVar, Final, TypeAlias
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ops.build import build
+from popc.ops.constants import scalar_value
 from popc.transforms.base import RewritePass
-from popc.transforms.match import is_scalar, produced_by, scalar_value
+from popc.transforms.match import is_scalar, produced_by
 
 __all__ = ["RecogniseActivations"]
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ops.build import build
+from popc.ops.constants import scalar_value
 from popc.ops.infer import broadcast_shapes
 from popc.transforms.base import RewritePass
-from popc.transforms.match import are_moderate, only_user, scalar_value, sole_output
+from popc.transforms.match import are_moderate, only_user, sole_output
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 

@@ -10,8 +10,9 @@ import numpy as np
 from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ir.attributes import integers
 from popc.ops.build import build
+from popc.ops.constants import scalar_value
 from popc.transforms.base import RewritePass
-from popc.transforms.match import is_scalar, only_user, other_operand, produced_by, scalar_value
+from popc.transforms.match import is_scalar, only_user, other_operand, produced_by
 from popc_runtime.format import DType
 
 __all__ = ["RecogniseLayerNorm"]

@@ -8,7 +8,7 @@ from popc.cost.formulas.elementwise import BINARY, select
 from popc.cost.rules.common import CostRule, bring_together, scaled_add, steps
 from popc.cost.work import Work
 from popc.ir import Tensor
-from popc_runtime.kernels.core.preparation import floats_of
+from popc.ops.constants import scalar_value
 
 __all__ = ["RULES"]
 
@@ -22,8 +22,7 @@ def _where(work: Work) -> None:
 
 def _pow(work: Work) -> None:
     """By products where the exponent is a small integer that is known, else by logarithms."""
-    exponent = work.op.inputs[1]
-    names = None if exponent is None else _products(exponent)
+    names = _products(work.op.inputs[1])
     if names is None:
         steps("power")(work)
         return
@@ -32,11 +31,11 @@ def _pow(work: Work) -> None:
         work.binary(name) if name in BINARY else work.unary(name)
 
 
-def _products(exponent: Tensor) -> list[str] | None:
+def _products(exponent: Tensor | None) -> list[str] | None:
     """The vertices that make a power by squaring and multiplying, from the exponent's top bit."""
-    if exponent.data is None or exponent.type.size != 1:
+    power = scalar_value(exponent)
+    if power is None:
         return None
-    power = float(floats_of(exponent.data, exponent.type.dtype).item())
     if power == 0.5:
         return ["sqrt"]
     if not power.is_integer() or not 1 <= abs(power) <= _HIGHEST_POWER:
