@@ -103,15 +103,16 @@ class _Tiles:
         self._mappings: dict[Tensor, TileMapping] = {}
         self._roots: dict[Tensor, Tensor] = {}
         self._homes = ChipsOfValues(graph)
-        self._handed_over = {
+        for order in (schedule.load, *schedule.orders.values()):
+            for op in order:
+                self._share(op)
+        # Operands and results of calls: `popc.cost.calls` counts their copies.
+        self.handed_over = {
             self.root(tensor)
             for nested in graph.walk()
             if nested in plan.frame_bytes
             for tensor in (*nested.inputs, *nested.outputs)
         }
-        for order in (schedule.load, *schedule.orders.values()):
-            for op in order:
-                self._share(op)
         self.always: Array = np.zeros(self.count, np.int64)
         self.padding = 0
         self.permanent = self._permanent(graph, schedule)
@@ -234,15 +235,6 @@ class _Tiles:
             return root
         return placement.offset, root.type.nbytes
 
-    def is_handed_over(self, root: Tensor) -> bool:
-        """True if it is an operand or a result of a call: `popc.cost.calls` counts their copies."""
-        placement = self.plan.placements.get(root)
-        return (
-            placement is not None
-            and placement.region is Region.PARAMETER
-            and root in self._handed_over
-        )
-
 
 class _Walk:
     """One pass over the program in order of execution; bodies of loops are walked once."""
@@ -293,11 +285,12 @@ class _Walk:
     def _begin(self, tensor: Tensor) -> None:
         root = self._tiles.root(tensor)
         here = self._tiles.lies_here(root) and not self._tiles.lies_for_good(root)
-        if not here or root in self._alive or self._tiles.is_handed_over(root):
+        if not here or root in self._alive or root in self._tiles.handed_over:
             return
         self._alive[root] = len(self._steps)
-        owner, users = self._owners.get(self._tiles.memory(root), (root, 0))
-        self._owners[self._tiles.memory(root)] = owner, users + 1
+        memory = self._tiles.memory(root)
+        owner, users = self._owners.get(memory, (root, 0))
+        self._owners[memory] = owner, users + 1
         if users == 0:
             self._tiles.mapping(root).add_to(self._live)
 
@@ -305,9 +298,10 @@ class _Walk:
         if root not in self._alive:
             return
         self._uses.append((root, self._alive.pop(root), len(self._steps) - 1))
-        owner, users = self._owners.pop(self._tiles.memory(root))
+        memory = self._tiles.memory(root)
+        owner, users = self._owners.pop(memory)
         if users > 1:
-            self._owners[self._tiles.memory(root)] = owner, users - 1
+            self._owners[memory] = owner, users - 1
         else:
             self._tiles.mapping(owner).add_to(self._live, -1)
 
