@@ -159,15 +159,14 @@ def _joined(
     """
     if group is None:
         return archive.manifest, None
-    from importlib.metadata import version
-
+    from popc_runtime.ground.lazy import installed_version
     from popc_runtime.groups import ReplicaShare, local_manifest
 
     group.agree(
         "what they load",
         {
             "archive": f"SHA-256 {archive.digest.hex()[:16]}",
-            "popc-runtime": version("popc-runtime"),
+            "popc-runtime": installed_version("popc-runtime"),
             "seed": "that of the archive" if seed is None else str(seed),
             "floating_point_checks": str(checks),
         },

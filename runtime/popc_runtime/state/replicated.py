@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,16 +52,12 @@ class Replicated:
         }
         if self.group is None or not specs:
             return own
-        payload = b"".join(array.tobytes() for arrays in own.values() for array in arrays)
-        found: dict[str, list[Array]] = {spec.name: [] for spec in specs}
-        for content in self.group.gather("the variables", payload):
-            start = 0
-            for spec in specs:
-                for array in own[spec.name]:
-                    part = content[start : start + array.nbytes]
-                    start += array.nbytes
-                    found[spec.name].append(np.frombuffer(part, array.dtype).reshape(array.shape))
-        return found
+        pieces = {name: [array.tobytes() for array in arrays] for name, arrays in own.items()}
+        like = {name: arrays[0] for name, arrays in own.items()}
+        return {
+            name: [np.frombuffer(p, like[name].dtype).reshape(like[name].shape) for p in parts]
+            for name, parts in _gathered(self.group, "the variables", pieces).items()
+        }
 
     def marks(self, specs: Sequence[VariableSpec]) -> dict[str, list[bytes]]:
         """For each variable and replica, bytes that are the same where values are."""
@@ -73,11 +70,16 @@ class Replicated:
         }
         if self.group is None or not specs:
             return own
-        payload = b"".join(mark for marks in own.values() for mark in marks)
-        found: dict[str, list[bytes]] = {spec.name: [] for spec in specs}
-        size = sha256().digest_size
-        for content in self.group.gather("the marks of variables", payload):
-            marks = iter([content[at : at + size] for at in range(0, len(content), size)])
-            for spec in specs:
-                found[spec.name] += [next(marks) for _ in own[spec.name]]
-        return found
+        return _gathered(self.group, "the marks of variables", own)
+
+
+def _gathered(group: Group, what: str, own: Mapping[str, list[bytes]]) -> dict[str, list[bytes]]:
+    """The pieces of the replicas of all processes, by name; they are as long as the own ones."""
+    found: dict[str, list[bytes]] = {name: [] for name in own}
+    for content in group.gather(what, b"".join(chain.from_iterable(own.values()))):
+        start = 0
+        for name, pieces in own.items():
+            for piece in pieces:
+                found[name].append(bytes(content[start : start + len(piece)]))
+                start += len(piece)
+    return found
