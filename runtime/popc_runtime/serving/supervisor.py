@@ -8,7 +8,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from multiprocessing import connection, get_context
 from pathlib import Path
 from time import monotonic
@@ -107,11 +107,11 @@ class _Supervisor:
                 return True
             if news in pipes:
                 self._receive(pipes[news])
-        for sentinel, child in ends.items():
+        for child in ends.values():
             if not child.process.is_alive():
                 while not child.is_gone and child.pipe.poll():
                     self._receive(child)
-                self._bury(child, sentinel)
+                self._bury(child)
         return False
 
     def _receive(self, child: _Child) -> None:
@@ -172,9 +172,8 @@ class _Supervisor:
         except OSError:
             child.is_gone = True
 
-    def _bury(self, child: _Child, sentinel: int) -> None:
+    def _bury(self, child: _Child) -> None:
         """A worker has ended though nobody has told it to."""
-        del sentinel
         self._children.remove(child)
         if not self._was_ready:
             raise ServingError(
@@ -277,13 +276,11 @@ def listening(settings: ServeSettings) -> Iterator[ServePorts]:
             rpc = _bound(settings.host, port, "gRPC", problems, shared=True)
     if problems or http is None:
         raise ResourceError("; ".join(problems), hint="choose other ports, or 0 for any free one")
-    with http:
+    with http, rpc or nullcontext():
         http.listen(1024)
         http.setblocking(False)  # noqa: FBT003 - no other way to say it
         address = "" if rpc is None else _address(settings.host, rpc.getsockname()[1])
         yield ServePorts(http, address)
-    if rpc is not None:
-        rpc.close()
 
 
 def _bound(
