@@ -285,7 +285,7 @@ class Estimator:
                 f"the model has no output {unknown[0]!r}", hint=f"it has {', '.join(names)}"
             )
         wanted = names if outputs is None else list(outputs)
-        batches = Batches(program, {k: v for k, v in data.items() if k in _inputs(program)})
+        batches = self._batches(data)
         for number, batch in enumerate(batches.steps()):
             if steps is not None and number >= steps:
                 return
@@ -332,6 +332,11 @@ class Estimator:
             )
         return self.executable.program(EVALUATION_PROGRAM)
 
+    def _batches(self, data: Mapping[str, npt.ArrayLike]) -> Batches:
+        """The parts of the data that the model reads, run by run."""
+        names = {spec.name for spec in self._program.inputs}
+        return Batches(self._program, {k: v for k, v in data.items() if k in names})
+
     def _evaluation(
         self, data: Mapping[str, npt.ArrayLike], accuracy: tuple[str, str] | None
     ) -> Evaluation:
@@ -345,8 +350,7 @@ class Estimator:
         if steps is None:
             return data
         arrays = {name: np.asarray(value) for name, value in data.items()}
-        known = _inputs(self._program)
-        batches = Batches(self._program, {k: v for k, v in arrays.items() if k in known})
+        batches = self._batches(arrays)
         count = steps * batches.samples_per_step
         return {
             name: array[:count] if array.ndim and len(array) == batches.samples else array
@@ -382,10 +386,6 @@ class _Watch:
         if steps is not None and self._estimator.step % steps == 0:
             return True
         return seconds is not None and monotonic() - self._saved >= seconds
-
-
-def _inputs(program: Executable) -> set[str]:
-    return {spec.name for spec in program.inputs}
 
 
 def _require_positive(steps: int | None, seconds: float | None, keep: int) -> None:
