@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import zlib
+from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ from hypothesis import settings
 
 import popc
 import popc_runtime
+from tests.support.modules import modules_of
 from tests.support.recorded import Pytorch, Recorder, look_up
 
 # The same examples in every run; --hypothesis-profile=default draws others.
@@ -49,10 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--record-oracles"):
         config.stash[_RECORDER] = Recorder()
     for package in (popc, popc_runtime):
-        for module in walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__"):
-                with suppress(ModuleNotFoundError):  # of a library that only an extra needs
-                    import_module(module.name)
+        deque(modules_of(package), maxlen=0)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ import popc
 import popc_runtime
 from popc_runtime import device, format  # noqa: A004
 from popc_runtime.data import streams
+from tests.support.modules import modules_of
 
 # What numpy, msgpack and zstandard need counts as theirs.
 RUNTIME_MAY_IMPORT = {"popc_runtime", "numpy", "msgpack", "zstandard"}
@@ -96,36 +95,24 @@ def test_command_line_help_does_not_import_onnx() -> None:
     assert done.stdout.splitlines()[-1] == "False"
 
 
-def _modules(package: object) -> list[str]:
-    path = getattr(package, "__path__")  # noqa: B009 - mypy does not know it on object
-    name = getattr(package, "__name__")  # noqa: B009
-    return [name, *(info.name for info in pkgutil.walk_packages(path, f"{name}."))]
-
-
-def _wrong_lists(name: str) -> Iterator[str]:
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:  # of a library that only an extra needs
-        if str(error.name).startswith("popc"):
-            raise
-        return
+def _wrong_lists(module: ModuleType) -> Iterator[str]:
     if isinstance(module.__loader__, ExtensionFileLoader):
         return
     listed: list[str] | None = getattr(module, "__all__", None)
     if listed is None:
-        yield f"{name} has no __all__"
+        yield f"{module.__name__} has no __all__"
         return
     if len(set(listed)) != len(listed):
-        yield f"{name}.__all__ lists something twice"
+        yield f"{module.__name__}.__all__ lists something twice"
     for item in listed:
         if not hasattr(module, item):
-            yield f"{name}.__all__ lists {item}, which does not exist"
+            yield f"{module.__name__}.__all__ lists {item}, which does not exist"
 
 
 @pytest.mark.parametrize("package", [popc, popc_runtime])
 def test_every_module_lists_what_is_public(package: ModuleType) -> None:
     """One test for all of them: a thousand tests take far longer than what they look at."""
-    assert [wrong for name in _modules(package) for wrong in _wrong_lists(name)] == []
+    assert [wrong for each in modules_of(package) for wrong in _wrong_lists(each)] == []
 
 
 @pytest.mark.parametrize("package", [popc, popc_runtime])
