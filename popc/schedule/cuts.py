@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain
 
-from popc.schedule.problem import OrderingProblem
+from popc.schedule.problem import OrderingProblem, Takeover
 
 __all__ = ["find_cuts", "restrict"]
 
@@ -53,6 +52,12 @@ def restrict(
     alive = [b for b in there if problem.stays[leaders[b]] or last[leaders[b]] >= low]
     mortal = tuple(b for b in alive if not stays[leaders[b]])
     live = problem.base + sum(problem.weights[buffer] for buffer in alive)
+    makes = [problem.makes[node] for node in inside]
+    reads = [problem.reads[node] for node in inside]
+    takes = [problem.takes[node] for node in inside]
+    chosen = [b for take in chain(*takes) for b in take.buffers]
+    used = dict.fromkeys(chain(mortal, chosen, *makes, *reads))
+    buffers = {b: number for number, b in enumerate(used | {leaders[b]: None for b in used})}
     successors = [
         [numbers[other] for other in problem.successors[node] if other in numbers]
         for node in inside
@@ -61,19 +66,24 @@ def restrict(
     for others in successors:
         for other in others:
             waiting[other] += 1
-    return replace(
-        problem,
+    return OrderingProblem(
         members=[problem.members[node] for node in inside],
         successors=successors,
         waiting=waiting,
         ranks=[problem.ranks[node] for node in inside],
         ties=[(numbers[a], numbers[b]) for a, b in problem.ties if a in numbers and b in numbers],
-        stays=stays,
-        reads=[problem.reads[node] for node in inside],
-        makes=[problem.makes[node] for node in inside],
+        weights=[problem.weights[b] for b in buffers],
+        frees=[problem.frees[b] for b in buffers],
+        freed_with=[buffers[leaders[b]] for b in buffers],
+        stays=[stays[b] for b in buffers],
+        reads=[tuple(buffers[b] for b in read) for read in reads],
+        makes=[tuple(buffers[b] for b in made) for made in makes],
         rise=[problem.rise[node] for node in inside],
-        takes=[problem.takes[node] for node in inside],
-        initial=mortal,
+        takes=[
+            tuple(Takeover(nbytes, tuple(buffers[b] for b in chosen)) for nbytes, chosen in taken)
+            for taken in takes
+        ],
+        initial=tuple(buffers[b] for b in mortal),
         floor=live,
         base=live - sum(problem.weights[buffer] for buffer in mortal),
     )
