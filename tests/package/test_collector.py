@@ -14,8 +14,10 @@ def test_the_collector_is_as_before_afterwards(*, was_enabled: bool) -> None:
     before = gc.isenabled()
     (gc.enable if was_enabled else gc.disable)()
     try:
-        with pytest.raises(KeyError), without_collector():
+        with without_collector():
             assert not gc.isenabled()
+        assert gc.isenabled() is was_enabled
+        with pytest.raises(KeyError), without_collector():
             raise KeyError
         assert gc.isenabled() is was_enabled
     finally:
