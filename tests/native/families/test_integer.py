@@ -55,7 +55,7 @@ def _product(
     try:
         program = NativeProgram(library, [record], binding, threads)
     except NativeFailure:
-        assert form in (ByteForm.WIDE, ByteForm.VNNI, ByteForm.PAIRS), f"{form.name} must always be there"
+        assert form not in (ByteForm.FASTEST, ByteForm.PORTABLE), f"{form.name} must be there"
         return None
     program.run()
     return result
@@ -104,8 +104,9 @@ def test_products(variant: str, data: st.DataObject) -> None:
     _check(library, [a, b, *zeros], out, constant)
 
 
-_PAIRS = ((127, 1), (64, 64), (127, 2), (65, 64), (127, 127), (127, -128)) + tuple(
-    (-a, -b) for a, b in ((128, 0), (127, 1), (64, 64), (128, 1), (65, 64), (128, 128))
+_PAIRS = (
+    *((127, 1), (64, 64), (127, 2), (65, 64), (127, 127), (127, -128)),
+    *((-128, 0), (-127, -1), (-64, -64), (-128, -1), (-65, -64), (-128, -128)),
 )
 """Two weights whose products with 255 fit into 16 bits, just, or do not."""
 
