@@ -78,6 +78,18 @@ static inline Floats plus_product(Floats a, Floats b, Floats c) {
 #endif
 }
 
+// The low bytes of integers.  gcc moves them one by one where the processor has no such conversion.
+static inline Bytes low_bytes(Ints values) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    const __m256i first_bytes = _mm256_setr_epi64x(0x0C080400, 0, 0x0C080400, 0);
+    const __m256i low = _mm256_shuffle_epi8((__m256i)values, first_bytes);
+    return (Bytes)_mm_cvtsi128_si64(
+        _mm_unpacklo_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1)));
+#else
+    return __builtin_convertvector(values, Bytes);
+#endif
+}
+
 static inline bool all_true(Mask mask) {
 #if defined(__AVX512F__)
     return _mm512_movepi32_mask((__m512i)mask) == 0xFFFF;
@@ -192,7 +204,7 @@ void ISA(find_columns)(
 static inline Bytes bytes_of(const Quantizer *by, Floats values) {
     if (by->factor != 1) values = rounded(values * by->factor);
     const Ints steps = __builtin_convertvector(steps_of(by, values) + by->zero, Ints);
-    return __builtin_convertvector(steps, Bytes);
+    return low_bytes(steps);
 }
 
 static inline void put_bytes(const Bytes *bytes, char *to, int64_t columns) {

@@ -1,6 +1,10 @@
 // Bytes become panels, and products of panels become results.
 #include "byte_panels.h"
 
+// A right matrix that is not constant is looked through for pairs in every run: it pays from so many
+// rows on.
+enum { ORDERED_ROWS = 4 * BYTE_ROWS };
+
 // The zero point of a line, for the bytes that panels hold.
 static int32_t zero_of(const ByteSide *side, int64_t line) {
     const int32_t zero = zero_point(side, line);
@@ -31,7 +35,12 @@ bool ISA(read_panels)(
                        read_side(&panels->right, params, right->dtype, columns, true);
     const Tensor bias = maybe_tensor(params);
     panels->bias = (const int32_t *)bias.data;
-    panels->tile = ISA(byte_tile)((ByteForm)next_int(params));
+    const ByteForm form = (ByteForm)next_int(params);
+    panels->tile = ISA(byte_tile)(form);
+    if (form == FASTEST && !right->constant && lines < ORDERED_ROWS &&
+        ISA(is_of_pairs)(panels->tile))
+        panels->tile = ISA(byte_tile)(WIDE);
+    panels->is_ordered = ISA(is_of_pairs)(panels->tile);
     panels->has_right_zero = panels->right.zero || panels->right.flip;
     panels->groups = ceil_div(panels->k, 4);
     panels->panels = ceil_div(panels->n, BYTE_COLUMNS);
@@ -116,14 +125,20 @@ static int32_t *column_sums(const BytePanels *panels, const int8_t *matrix) {
     return (int32_t *)(matrix + panels->panels * BYTE_COLUMNS * panels->groups * 4);
 }
 
+static GroupOrder *order_of(const BytePanels *panels, const int8_t *matrix, int64_t panel) {
+    const int32_t *behind_sums = column_sums(panels, matrix) + panels->panels * BYTE_COLUMNS;
+    return (GroupOrder *)((char *)behind_sums + panel * ISA(order_bytes)(panels->groups));
+}
+
 void ISA(pack_panel)(
     const BytePanels *panels, const uint8_t *from, int64_t line, int64_t along, int64_t panel,
     int8_t *matrix) {
     const int64_t first = panel * BYTE_COLUMNS;
+    int8_t *to = matrix + first * panels->groups * 4;
     pack(
         panels->right.flip, from, line, along, lesser(panels->n - first, BYTE_COLUMNS), panels->k,
-        (uint8_t *)matrix + first * panels->groups * 4, column_sums(panels, matrix) + first,
-        BYTE_COLUMNS, true);
+        (uint8_t *)to, column_sums(panels, matrix) + first, BYTE_COLUMNS, true);
+    if (panels->is_ordered) ISA(find_order)(to, panels->groups, order_of(panels, matrix, panel));
 }
 
 void ISA(pack_rows)(
@@ -175,6 +190,9 @@ void ISA(multiply_panel)(
     const int64_t from = panel * BYTE_COLUMNS, count = place.rows, step = panels->groups * 4;
     const int32_t *right_sums = column_sums(panels, matrix) + from;
     ByteColumns columns = {.base = {0}};
+    const BytePanel right = {
+        matrix + from * step, panels->groups,
+        panels->is_ordered ? order_of(panels, matrix, panel) : NULL};
     place.columns = lesser(panels->n - from, BYTE_COLUMNS);
     find_zeros(panels, right_sums, column + from, place.columns, &columns);
     ISA(find_columns)(&panels->epilogue, column + from, place.columns, &columns);
@@ -182,7 +200,7 @@ void ISA(multiply_panel)(
         int32_t tile[BYTE_ROWS * BYTE_COLUMNS] __attribute__((aligned(64)));
         place.rows = lesser(count - i, BYTE_ROWS);
         const ByteLines left = {rows.data + i * (rows.line ? rows.line : step), rows.line};
-        panels->tile(left, matrix + from * step, panels->groups, tile, place.rows);
+        panels->tile(left, right, tile, place.rows);
         if (panels->left.zero_line)
             take_row_zeros(panels, tile, right_sums, rows.first + i, place.rows);
         ISA(finish_bytes)(

@@ -3,6 +3,7 @@
 #define POPC_BYTE_PANELS_H
 
 #include "byte_epilogue.h"
+#include "pair_order.h"
 #include "../matmul/gemm.h"
 
 // The bytes of one side: zero points of its rows (left) or columns (right), and what makes its bytes
@@ -23,6 +24,7 @@ typedef struct {
     bool has_right_zero;  // those of panels, which differ from those of the operand
     const int32_t *bias;  // of columns; NULL: there is none
     ByteTile tile;
+    bool is_ordered;  // panels have orders of their groups
     ByteEpilogue epilogue;
 } BytePanels;
 
@@ -33,9 +35,10 @@ static inline int32_t zero_point(const ByteSide *side, int64_t line) {
     return side->is_signed ? (int8_t)byte : byte;
 }
 
-// Bytes of the packed right matrix; the sums of its columns lie behind it.
+// Bytes of the packed right matrix; the sums of its columns lie behind it, and the orders of panels.
 static inline int64_t matrix_bytes(const BytePanels *panels) {
-    return panels->panels * BYTE_COLUMNS * (panels->groups + 1) * 4;
+    const int64_t order = panels->is_ordered ? ISA(order_bytes)(panels->groups) : 0;
+    return panels->panels * (BYTE_COLUMNS * (panels->groups + 1) * 4 + order);
 }
 
 // Bytes of so many packed rows, and of as many sums.

@@ -28,18 +28,33 @@ typedef struct {
     int64_t line;  // bytes from row to row where they lie; 0: packed
 } ByteLines;
 
-// out[BYTE_ROWS][BYTE_COLUMNS] = left * right, with `groups` groups of four numbers to add up; only
-// the first `rows` rows are wanted.
-typedef void (*ByteTile)(
-    ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows);
+// The groups of a right panel: `in_pairs` that products of pairs hold, and the others (pair_order.h).
+typedef struct {
+    int32_t in_pairs;
+    int32_t groups[];
+} GroupOrder;
 
-// How a tile is computed; the numbers are those of ByteForm in popc_runtime/native/byte_products.py.
-typedef enum { FASTEST, PORTABLE, WIDE, VNNI } ByteForm;
+// A right operand.
+typedef struct {
+    const int8_t *data;
+    int64_t groups;
+    const GroupOrder *order;  // NULL: tiles take groups as they come
+} BytePanel;
+
+// out[BYTE_ROWS][BYTE_COLUMNS] = left * right; only the first `rows` rows are wanted.
+typedef void (*ByteTile)(ByteLines left, BytePanel right, int32_t *out, int64_t rows);
+
+// How a tile is computed; the numbers are those of ByteForm in
+// popc_runtime/native/encoders/integer.py.
+typedef enum { FASTEST, PORTABLE, WIDE, VNNI, PAIRS } ByteForm;
 
 // NULL if this processor has no such form.
 ByteTile ISA(byte_tile)(ByteForm form);
 
 // Whether a tile uses products of four bytes.
 bool ISA(is_vnni)(ByteTile tile);
+
+// Whether a tile needs the order of groups.
+bool ISA(is_of_pairs)(ByteTile tile);
 
 #endif

@@ -11,24 +11,22 @@ enum { FEW_ROWS = BYTE_ROWS / 4 + 1, AHEAD = 3072 };
 
 // Sums of constant rows, which are `packed` or lie in lines.
 typedef void (*RowsFn)(
-    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
-    int32_t *out, const int rows);
+    const uint8_t *const *lines, const bool packed, BytePanel right, int32_t *out, const int rows);
 
 // A tile from one that has constant rows.  Rows that are not there are the last one again.
 INLINE void tile_by(
-    ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows,
-    const RowsFn sums_of) {
+    ByteLines left, BytePanel right, int32_t *out, int64_t rows, const RowsFn sums_of) {
     const uint8_t *lines[BYTE_ROWS];
     for (int64_t i = 0; i < BYTE_ROWS; i++)
         lines[i] = left.data + (left.line ? (i < rows ? i : rows - 1) * left.line : 4 * i);
     if (left.line && rows <= FEW_ROWS)
-        sums_of(lines, false, right, groups, out, FEW_ROWS);
+        sums_of(lines, false, right, out, FEW_ROWS);
     else if (left.line)
-        sums_of(lines, false, right, groups, out, BYTE_ROWS);
+        sums_of(lines, false, right, out, BYTE_ROWS);
     else if (rows <= FEW_ROWS)
-        sums_of(lines, true, right, groups, out, FEW_ROWS);
+        sums_of(lines, true, right, out, FEW_ROWS);
     else
-        sums_of(lines, true, right, groups, out, BYTE_ROWS);
+        sums_of(lines, true, right, out, BYTE_ROWS);
 }
 
 // Group number p of a row.
@@ -46,10 +44,10 @@ INLINE void store_sums(int32_t *out, const Ints (*sums)[2], const int rows) {
 static inline Ints number_of(Ints groups, int which) { return (groups << (24 - 8 * which)) >> 24; }
 
 INLINE void portable_rows(
-    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
-    int32_t *out, const int rows) {
+    const uint8_t *const *lines, const bool packed, BytePanel panel, int32_t *out, const int rows) {
     Ints sums[BYTE_ROWS][2] = {{{0}}};
-    for (int64_t p = 0; p < groups; p++, right += 4 * BYTE_COLUMNS) {
+    const int8_t *right = panel.data;
+    for (int64_t p = 0; p < panel.groups; p++, right += 4 * BYTE_COLUMNS) {
         for (int half = 0; half < 2; half++) {
             const Ints group = load_ints(right + half * VECTOR_BYTES);
             for (int which = 0; which < 4; which++) {
@@ -62,9 +60,8 @@ INLINE void portable_rows(
     store_sums(out, sums, rows);
 }
 
-static void portable(
-    ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {
-    tile_by(left, right, groups, out, rows, portable_rows);
+static void portable(ByteLines left, BytePanel right, int32_t *out, int64_t rows) {
+    tile_by(left, right, out, rows, portable_rows);
 }
 
 #if defined(__AVX2__)
@@ -76,9 +73,12 @@ static inline int32_t group_at(const uint8_t *from) {
     return group;
 }
 
-// A byte is widened to 16 bits before it is multiplied: the processor's product of bytes, without
-// VNNI, saturates at 16 bits.
+// Bytes are widened to 16 bits before they are multiplied: the processor's product of bytes, without
+// VNNI, saturates at 16 bits.  PAIR_SUMS is for groups of which it does not.
 #if defined(__AVX512BW__)
+#define PAIR_SUMS(GROUP, RIGHT) \
+    _mm512_madd_epi16(          \
+        _mm512_maddubs_epi16((__m512i)(GROUP), (__m512i)(RIGHT)), _mm512_set1_epi16(1))
 #define WIDE_SUMS(GROUP, EVEN, ODD)                                                          \
     _mm512_add_epi32(                                                                        \
         _mm512_madd_epi16(_mm512_and_si512((__m512i)(GROUP), _mm512_set1_epi16(255)), EVEN), \
@@ -87,6 +87,9 @@ static inline int32_t group_at(const uint8_t *from) {
 #define ODD_OF(V) _mm512_srai_epi16(V, 8)
 typedef __m512i Wide;
 #else
+#define PAIR_SUMS(GROUP, RIGHT) \
+    _mm256_madd_epi16(          \
+        _mm256_maddubs_epi16((__m256i)(GROUP), (__m256i)(RIGHT)), _mm256_set1_epi16(1))
 #define WIDE_SUMS(GROUP, EVEN, ODD)                                                          \
     _mm256_add_epi32(                                                                        \
         _mm256_madd_epi16(_mm256_and_si256((__m256i)(GROUP), _mm256_set1_epi16(255)), EVEN), \
@@ -96,25 +99,56 @@ typedef __m512i Wide;
 typedef __m256i Wide;
 #endif
 
-INLINE void wide_rows(
-    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
-    int32_t *out, const int rows) {
-    Ints sums[BYTE_ROWS][2] = {{{0}}};
-    for (int64_t p = 0; p < groups; p++, right += 4 * BYTE_COLUMNS) {
-        const Wide first = (Wide)load_ints(right), second = (Wide)load_ints(right + VECTOR_BYTES);
-        const Wide even[] = {EVEN_OF(first), EVEN_OF(second)};
-        const Wide odd[] = {ODD_OF(first), ODD_OF(second)};
-        UNROLLED_FOR (int i = 0; i < rows; i++) {
-            const Ints group = group_at(group_of(lines, i, p, packed)) - (Ints){0};
-            for (int half = 0; half < 2; half++)
-                sums[i][half] += (Ints)WIDE_SUMS(group, even[half], odd[half]);
-        }
+// Adds the products of group number p.
+INLINE void add_wide(
+    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t p, Ints (*sums)[2],
+    const int rows) {
+    right += p * 4 * BYTE_COLUMNS;
+    const Wide first = (Wide)load_ints(right), second = (Wide)load_ints(right + VECTOR_BYTES);
+    const Wide even[] = {EVEN_OF(first), EVEN_OF(second)};
+    const Wide odd[] = {ODD_OF(first), ODD_OF(second)};
+    UNROLLED_FOR (int i = 0; i < rows; i++) {
+        const Ints group = group_at(group_of(lines, i, p, packed)) - (Ints){0};
+        for (int half = 0; half < 2; half++)
+            sums[i][half] += (Ints)WIDE_SUMS(group, even[half], odd[half]);
     }
+}
+
+INLINE void wide_rows(
+    const uint8_t *const *lines, const bool packed, BytePanel right, int32_t *out, const int rows) {
+    Ints sums[BYTE_ROWS][2] = {{{0}}};
+    for (int64_t p = 0; p < right.groups; p++) add_wide(lines, packed, right.data, p, sums, rows);
     store_sums(out, sums, rows);
 }
 
-static void wide(ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {
-    tile_by(left, right, groups, out, rows, wide_rows);
+static void wide(ByteLines left, BytePanel right, int32_t *out, int64_t rows) {
+    tile_by(left, right, out, rows, wide_rows);
+}
+
+INLINE void add_pairs(
+    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t p, Ints (*sums)[2],
+    const int rows) {
+    right += p * 4 * BYTE_COLUMNS;
+    const Ints first = load_ints(right), second = load_ints(right + VECTOR_BYTES);
+    UNROLLED_FOR (int i = 0; i < rows; i++) {
+        const Ints group = group_at(group_of(lines, i, p, packed)) - (Ints){0};
+        sums[i][0] += (Ints)PAIR_SUMS(group, first);
+        sums[i][1] += (Ints)PAIR_SUMS(group, second);
+    }
+}
+
+INLINE void pair_rows(
+    const uint8_t *const *lines, const bool packed, BytePanel right, int32_t *out, const int rows) {
+    Ints sums[BYTE_ROWS][2] = {{{0}}};
+    const int32_t *next = right.order->groups, *others = next + right.order->in_pairs;
+    const int32_t *end = next + right.groups;
+    for (; next < others; next++) add_pairs(lines, packed, right.data, *next, sums, rows);
+    for (; next < end; next++) add_wide(lines, packed, right.data, *next, sums, rows);
+    store_sums(out, sums, rows);
+}
+
+static void pairs(ByteLines left, BytePanel right, int32_t *out, int64_t rows) {
+    tile_by(left, right, out, rows, pair_rows);
 }
 #endif
 
@@ -133,10 +167,10 @@ static void wide(ByteLines left, const int8_t *right, int64_t groups, int32_t *o
 
 #if defined(HAS_VNNI)
 HAS_VNNI INLINE void vnni_rows(
-    const uint8_t *const *lines, const bool packed, const int8_t *right, int64_t groups,
-    int32_t *out, const int rows) {
+    const uint8_t *const *lines, const bool packed, BytePanel panel, int32_t *out, const int rows) {
     Ints sums[BYTE_ROWS][2] = {{{0}}};
-    for (int64_t p = 0; p < groups; p++, right += 4 * BYTE_COLUMNS) {
+    const int8_t *right = panel.data;
+    for (int64_t p = 0; p < panel.groups; p++, right += 4 * BYTE_COLUMNS) {
         const Ints first = load_ints(right), second = load_ints(right + VECTOR_BYTES);
         if (rows < BYTE_ROWS)
             for (int64_t line = 0; line < 4 * BYTE_COLUMNS; line += 64)
@@ -150,9 +184,8 @@ HAS_VNNI INLINE void vnni_rows(
     store_sums(out, sums, rows);
 }
 
-HAS_VNNI static void vnni(
-    ByteLines left, const int8_t *right, int64_t groups, int32_t *out, int64_t rows) {
-    tile_by(left, right, groups, out, rows, vnni_rows);
+HAS_VNNI static void vnni(ByteLines left, BytePanel right, int32_t *out, int64_t rows) {
+    tile_by(left, right, out, rows, vnni_rows);
 }
 
 static ByteTile vnni_tile(void) { return RUNS_VNNI() ? vnni : NULL; }
@@ -160,20 +193,23 @@ static ByteTile vnni_tile(void) { return RUNS_VNNI() ? vnni : NULL; }
 static ByteTile vnni_tile(void) { return NULL; }
 #endif
 
-static ByteTile wide_tile(void) {
 #if defined(__AVX2__)
-    return wide;
+static ByteTile wide_tile(void) { return wide; }
+static ByteTile pair_tile(void) { return pairs; }
 #else
-    return NULL;
+static ByteTile wide_tile(void) { return NULL; }
+static ByteTile pair_tile(void) { return NULL; }
 #endif
-}
 
 ByteTile ISA(byte_tile)(ByteForm form) {
     if (form == PORTABLE) return portable;
     if (form == WIDE) return wide_tile();
+    if (form == PAIRS) return pair_tile();
     if (form == VNNI) return vnni_tile();
     if (vnni_tile()) return vnni_tile();
-    return wide_tile() ? wide_tile() : portable;
+    return pair_tile() ? pair_tile() : portable;
 }
+
+bool ISA(is_of_pairs)(ByteTile tile) { return tile == pair_tile(); }
 
 bool ISA(is_vnni)(ByteTile tile) { return tile == vnni_tile(); }

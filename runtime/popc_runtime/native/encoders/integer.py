@@ -37,6 +37,7 @@ class ByteForm(IntEnum):
     PORTABLE = 1
     WIDE = 2
     VNNI = 3
+    PAIRS = 4
 
 
 def _matmul_integer(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
