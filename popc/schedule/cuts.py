@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, chain
 
@@ -40,36 +41,44 @@ def restrict(
 
     Its nodes are numbered in the given order.
     """
-    inside = order[low:high]
-    numbers = {node: number for number, node in enumerate(inside)}
+    leaders = problem.freed_with
     last = [-1] * len(problem.weights)
     for index, node in enumerate(order):
         for buffer in problem.reads[node]:
             last[buffer] = index
     stays = [stays or place >= high for stays, place in zip(problem.stays, last, strict=True)]
     there = [*problem.initial, *(b for node in order[:low] for b in problem.makes[node])]
-    leaders = problem.freed_with
     alive = [b for b in there if problem.stays[leaders[b]] or last[leaders[b]] >= low]
-    mortal = tuple(b for b in alive if not stays[leaders[b]])
     live = problem.base + sum(problem.weights[buffer] for buffer in alive)
+    mortal = [b for b in alive if not stays[leaders[b]]]
+    return _extract(problem, order[low:high], mortal, live, stays)
+
+
+def _extract(
+    problem: OrderingProblem,
+    inside: Sequence[int],
+    mortal: Sequence[int],
+    live: int,
+    stays: Sequence[bool],
+) -> OrderingProblem:
+    """The problem of the nodes ``inside``, before which ``live`` bytes and ``mortal`` are live."""
+    numbers = {node: number for number, node in enumerate(inside)}
+    leaders = problem.freed_with
     makes = [problem.makes[node] for node in inside]
     reads = [problem.reads[node] for node in inside]
     takes = [problem.takes[node] for node in inside]
-    chosen = [b for take in chain(*takes) for b in take.buffers]
-    used = dict.fromkeys(chain(mortal, chosen, *makes, *reads))
+    choices = [b for take in chain(*takes) for b in take.buffers]
+    used = dict.fromkeys(chain(mortal, choices, *makes, *reads))
     buffers = {b: number for number, b in enumerate(used | {leaders[b]: None for b in used})}
     successors = [
         [numbers[other] for other in problem.successors[node] if other in numbers]
         for node in inside
     ]
-    waiting = [0] * len(inside)
-    for others in successors:
-        for other in others:
-            waiting[other] += 1
+    waits = Counter(chain(*successors))
     return OrderingProblem(
         members=[problem.members[node] for node in inside],
         successors=successors,
-        waiting=waiting,
+        waiting=[waits[node] for node in range(len(inside))],
         ranks=[problem.ranks[node] for node in inside],
         ties=[(numbers[a], numbers[b]) for a, b in problem.ties if a in numbers and b in numbers],
         weights=[problem.weights[b] for b in buffers],
