@@ -197,8 +197,10 @@ def _needs_no_more(ops: Sequence[Op], around: _Surroundings) -> bool:
     arrivals = list(_arrivals(ops, around))
     arriving = [sum(arrival.values()) for arrival in arrivals]
     first = max((index for index, bytes_ in enumerate(arriving) if bytes_), default=0)
-    kept, live = list(accumulate(arriving)), list(_live(ops, arrivals))
     result = ops[-1].output.type.nbytes
+    if first == 0 and all(result <= op.output.type.nbytes for op in ops):
+        return True  # all comes with the first step, and each leaves as much as the result
+    kept, live = list(accumulate(arriving)), list(_live(ops, arrivals))
     return any(
         all(kept[index] <= live[index] for index in range(pivot))
         and all(result <= nbytes for nbytes in live[pivot:])

@@ -56,13 +56,13 @@ def list_order(problem: OrderingProblem, keys: Sequence[int]) -> list[int]:
 
 
 def order_by_definition(problem: OrderingProblem, keys: Sequence[int] | None) -> list[int]:
-    """What `list_order` does, or greedily if there are no keys, in Python."""
+    """The definition of `list_order`, or of the greedy order if there are no keys, in Python."""
     ready = GreedyNodes(problem) if keys is None else _ByKey(problem, keys)
     return _run(problem, ready)
 
 
 def _in_c(problem: OrderingProblem, levels: Sequence[int], *, is_greedy: bool) -> list[int] | None:
-    """What `_run` does with the containers that C knows, if it has been built."""
+    """The order that `_run` makes, if C has been built."""
     native = find_native()
     tables = flattened(problem, range(len(problem))) if native is not None else None
     if native is None or tables is None:
