@@ -116,26 +116,9 @@ def _numbers(*shape: int) -> Array:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-def _compiled() -> dict[str, popc.Archive]:
-    weights = {"v": _numbers(16, 3, 3, 3), "d": _numbers(16, 1, 3, 3), "p": _numbers(32, 16, 1, 1)}
-    convolutions = _model(_CONVOLUTIONS, **weights, w=_numbers(1152, 5))
-    quantised = _model(_BYTES, w=np.arange(-384, 384).reshape(24, 32).astype(np.int8))
-    blocks = _model(
-        _BLOCKS, w=_numbers(2, 2), table=_numbers(7, 2), places=np.array([0, 6, 3], np.int64)
-    )
-    transformer = sorting_transformer(size=16, layers=2)
-    adam = training(type="adam", learning_rate=0.01)
-    steps: dict[str, Any] = {"batches_per_step": 2, "accumulation_factor": 2, **EVERYTHING}
+def _lately() -> dict[str, popc.Archive]:
+    """What later minor versions of the format and the newest kernels added."""
     return {
-        "convolutions": popc.compile(convolutions),
-        "bytes": popc.compile(quantised),
-        "blocks": popc.compile(blocks),
-        "calls": popc.compile(
-            transformer, shapes={"tokens": (2, 10)}, options={"enable_outlining": True}
-        ),
-        "training": popc.compile(
-            digits_mlp(hidden=16), shapes={"image": (4, 64)}, train=adam, options=steps
-        ),
         "host": popc.compile(_model(_CALLS_HOST, w=_numbers(4, 2))),
         "recurrent": popc.compile(
             _model(
@@ -156,6 +139,30 @@ def _compiled() -> dict[str, popc.Archive]:
         ),
         "trees": popc.compile(_model(_TREES)),
         "words": popc.compile(colours_model()),
+    }
+
+
+def _compiled() -> dict[str, popc.Archive]:
+    weights = {"v": _numbers(16, 3, 3, 3), "d": _numbers(16, 1, 3, 3), "p": _numbers(32, 16, 1, 1)}
+    convolutions = _model(_CONVOLUTIONS, **weights, w=_numbers(1152, 5))
+    quantised = _model(_BYTES, w=np.arange(-384, 384).reshape(24, 32).astype(np.int8))
+    blocks = _model(
+        _BLOCKS, w=_numbers(2, 2), table=_numbers(7, 2), places=np.array([0, 6, 3], np.int64)
+    )
+    transformer = sorting_transformer(size=16, layers=2)
+    adam = training(type="adam", learning_rate=0.01)
+    steps: dict[str, Any] = {"batches_per_step": 2, "accumulation_factor": 2, **EVERYTHING}
+    return {
+        "convolutions": popc.compile(convolutions),
+        "bytes": popc.compile(quantised),
+        "blocks": popc.compile(blocks),
+        "calls": popc.compile(
+            transformer, shapes={"tokens": (2, 10)}, options={"enable_outlining": True}
+        ),
+        "training": popc.compile(
+            digits_mlp(hidden=16), shapes={"image": (4, 64)}, train=adam, options=steps
+        ),
+        **_lately(),
         "replicas": popc.compile(normalised(), options={"replicated_graph_count": 2}),
     }
 
