@@ -56,7 +56,7 @@ def _pad_grad(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType,
 
 
 def _parts(shape: Shape, attributes: Attributes) -> list[int]:
-    """How many times the borders of each axis repeat what is between them.
+    """The number of times that the borders of each axis repeat what is between them.
 
     Raises:
         ModelError: more often than kernels do.

@@ -117,7 +117,7 @@ def _numbers(*shape: int) -> Array:
 
 
 def _lately() -> dict[str, popc.Archive]:
-    """What later minor versions of the format and the newest kernels added."""
+    """Archives with what later minor versions of the format and the newest kernels added."""
     return {
         "host": popc.compile(_model(_CALLS_HOST, w=_numbers(4, 2))),
         "recurrent": popc.compile(

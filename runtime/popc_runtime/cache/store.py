@@ -265,7 +265,7 @@ def _sweep(unfinished: Path, prefix: str) -> None:
 
 
 def _listed(folder: Path) -> list[Path]:
-    """What the cache has put into one of its folders.
+    """The files that the cache has put into one of its folders.
 
     Others may write there too: what they put in place of the folder, or beside it, stays.
     """

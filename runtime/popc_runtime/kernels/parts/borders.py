@@ -49,7 +49,7 @@ class _Inner:
             begin += length
 
     def _run(self, place: int) -> tuple[int, int, int]:
-        """What stands at a place: an inner element, how many go on from there, in which step."""
+        """An inner element that stands at a place, how many go on from there, and in which step."""
         position, last = place - self.start, self.size - 1
         if self.mode == "edge" or last == 0:
             length = 1 << 63 if position > last else max(-position, 1)
