@@ -13,7 +13,7 @@ POPART_TESTS ?=
 MINUTES ?= 10
 FUZZ := build/fuzz
 
-.PHONY: fuzz release sanitizers help setup demo train-demo test test-all test-serve conformance oracles popart-extensions popart-tests gradients docs native bench lint format wheels clean
+.PHONY: fuzz release sanitizers help setup demo train-demo test test-all test-serve test-ray conformance oracles popart-extensions popart-tests gradients docs native bench lint format wheels clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,18 @@ $(VENV)/.serve: $(VENV)/.test
 
 test-serve: $(VENV)/.serve  ## run the tests of the server, with Triton's clients
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup tests/serving tests/format/test_remote.py
+
+RAY_ENV := .venv-ray
+
+$(RAY_ENV)/.ready: pyproject.toml runtime/pyproject.toml
+	$(PYTHON) -m venv $(RAY_ENV)
+	$(RAY_ENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(RAY_ENV)/bin/python -m pip install --quiet -e ./runtime -e .
+	$(RAY_ENV)/bin/python -m pip install --quiet --group test --group ray
+	touch $@
+
+test-ray: $(RAY_ENV)/.ready  ## run the samples for Ray on a Ray of this machine
+	$(RAY_ENV)/bin/python -m pytest -q -n 0 tests/samples/test_ray.py
 
 conformance: $(VENV)/.test  ## count the ONNX backend tests that pass, and list the others
 	$(BIN)/python -m tests.conformance.report
@@ -158,4 +170,4 @@ release-trial:  ## a release but for publishing: builds, indexes, installs, runs
 	.ci/wheels
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(POPART_ENV) dist build .cache runtime/build *.egg-info runtime/*.egg-info
+	rm -rf $(VENV) $(POPART_ENV) $(RAY_ENV) dist build .cache runtime/build *.egg-info runtime/*.egg-info

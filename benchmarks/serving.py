@@ -1,12 +1,13 @@
 """Load a server as 64 clients do, count what becomes of every request, and measure.
 
-    python -m benchmarks.serving [--requests 10000] [--clients 64] [--kill] [--json FILE]
+    python -m benchmarks.serving [--rounds 5] [--kill worker|server] [--write] [--json FILE]
 
 A server is started as users start it, and asked by Triton's clients over HTTP and over gRPC, in
 turn with the same server around onnxruntime, so that figures of one run belong together.  A
 twentieth of the requests are wrong; every answer is compared with numpy's.  ``--kill`` ends a
-worker by SIGKILL again and again meanwhile: clients repeat what broke off, and nothing may be
-answered wrongly or never.  The exit code is 1 if anything was.
+worker, or all processes of the server, by SIGKILL again and again meanwhile: clients repeat what
+broke off, and nothing may be answered wrongly or never.  The exit code is 1 if anything was, and
+0 otherwise; then ``--write`` puts the figures into docs/serving.md.
 """
 
 from __future__ import annotations
@@ -16,15 +17,14 @@ import json
 import os
 import queue
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
+from statistics import median
 from time import perf_counter, sleep
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +37,8 @@ from tritonclient import http as triton_http
 from tritonclient.utils import InferenceServerException
 
 import popc
+from benchmarks.server_process import COMMAND, ServerProcess
+from benchmarks.tables import DOCS, write_table
 from popc.cli.report import format_table
 
 _WIDTH: Final = 256
@@ -54,6 +56,23 @@ net (float[batch, {_WIDTH}] x) => (float[batch, {_CLASSES}] y) {{
 _CLIENTS: Final = {"http": triton_http, "grpc": triton_grpc}
 _WRONG: Final = 20  # each so many requests one is wrong
 _AGAIN: Final = 600  # times that a client repeats a request that broke off
+_PAUSE: Final = 3  # seconds between kills
+_GOOD: Final = ("right", "refused", "repeated")
+_COLUMNS: Final = (
+    ("per second", 0, ""),
+    *((f"p{p} ms", 0, " ms") for p in (50, 90, 99)),
+    ("memory MB", 1, " MB"),
+    ("growth MB", 1, " MB"),
+)
+_HEADS: Final = (
+    *("server", "protocol", "requests per second", "median", "90 %", "99 %"),
+    *("memory", "its growth"),
+)
+_FATES: Final = ("answered", "refused", "repeated by clients", "lost or wrong")
+_KILL_HEADS: Final = {
+    "worker": ("a worker is killed", *_FATES),
+    "server": ("all processes are killed", *_FATES),
+}
 
 
 class _Weights(NamedTuple):
@@ -153,79 +172,64 @@ class _Load:
         return "right" if same and name == str(number) else "another's result"
 
 
-@contextmanager
-def _server(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A server, and what it says when it begins."""
-    made = subprocess.Popen(
-        [*command, "--http-port", "0", "--grpc-port", "0", "--log-format", "json"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert made.stderr is not None
-    ready: dict[str, Any] = {}
-    for line in made.stderr:
-        try:
-            ready = json.loads(line)
-        except ValueError:
-            print(line, end="", file=sys.stderr)
-        if ready.get("event") == "serving":
-            break
-    reader = threading.Thread(target=made.stderr.read, daemon=True)
-    reader.start()
-    try:
-        yield made, ready
-    finally:
-        made.send_signal(signal.SIGTERM)
-        made.wait(60)
+class _Served:
+    """A server; another one takes its place, on its ports, if it was killed as a whole."""
 
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self.process = ServerProcess(command)
+        self.addresses = self.process.wait_until_serving()
 
-def _workers(parent: int) -> list[int]:
-    """The processes that a server has started to answer requests."""
-    path = Path(f"/proc/{parent}/task/{parent}/children")
-    listed = [int(number) for number in path.read_text(encoding="ascii").split()]
-    return [each for each in listed if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]
-
-
-def _resident(parent: int) -> int:
-    """Bytes in memory of all workers."""
-    return sum(
-        int(Path(f"/proc/{each}/statm").read_text(encoding="ascii").split()[1])
-        * os.sysconf("SC_PAGESIZE")
-        for each in _workers(parent)
-    )
-
-
-def _killing(server: subprocess.Popen[str], ended: threading.Event) -> None:
-    """End a worker every five seconds."""
-    while not ended.wait(5):
-        workers = _workers(server.pid)
-        if workers:
-            os.kill(workers[0], signal.SIGKILL)
+    def killing(self, what: str, ended: threading.Event) -> None:
+        """Kill a worker, or all processes, every three seconds; start the latter again at once."""
+        while not ended.wait(_PAUSE):
+            if what == "worker":
+                for worker in self.process.workers()[:1]:
+                    os.kill(worker, signal.SIGKILL)
+                continue
+            self.process.kill()
+            ports = [int(self.addresses[each].rpartition(":")[2]) for each in _CLIENTS]
+            self.process = ServerProcess(self._command, ports=(ports[0], ports[1]))
+            self.process.wait_until_serving()
 
 
 def _measured(
-    command: list[str], protocol: str, arguments: argparse.Namespace, weights: _Weights
+    command: Sequence[str], protocol: str, arguments: argparse.Namespace, weights: _Weights
 ) -> dict[str, Any]:
     """The figures of one server by one protocol."""
-    with _server(command) as (server, ready):
-        warm = _Load(ready[protocol], protocol, 10 * arguments.clients, weights)
-        warm.run(arguments.clients)
-        before = _resident(server.pid)
-        load = _Load(ready[protocol], protocol, arguments.requests, weights)
-        ended = threading.Event()
-        killer = threading.Thread(target=_killing, args=(server, ended))
-        if arguments.kill:
-            killer.start()
+    served = _Served(command)
+    try:
+        address = served.addresses[protocol]
+        _Load(address, protocol, 10 * arguments.clients, weights).run(arguments.clients)
+        before = served.process.resident()
+        load = _Load(address, protocol, arguments.requests, weights)
         seconds = load.run(arguments.clients)
-        ended.set()
-        if arguments.kill:
-            killer.join()
-        after = _resident(server.pid)
+        after, together = served.process.resident(), served.process.proportional()
+    finally:
+        served.process.stop()
     times = np.array(load.seconds) * 1e3
     figures: dict[str, Any] = {"per second": arguments.requests / seconds}
     figures |= {f"p{p} ms": float(np.percentile(times, p)) for p in (50, 90, 99)}
     figures |= {"memory MB": before / 1e6, "growth MB": (after - before) / 1e6}
-    return figures | {"counts": dict(sorted(load.counts.items()))}
+    return figures | {"together MB": together / 1e6, "counts": dict(sorted(load.counts.items()))}
+
+
+def _killed(
+    command: Sequence[str], protocol: str, arguments: argparse.Namespace, weights: _Weights
+) -> dict[str, Any]:
+    """The fates of requests to a server that is killed again and again."""
+    served = _Served(command)
+    load = _Load(served.addresses[protocol], protocol, arguments.requests, weights)
+    ended = threading.Event()
+    killer = threading.Thread(target=served.killing, args=(arguments.kill, ended))
+    killer.start()
+    try:
+        seconds = load.run(arguments.clients)
+    finally:
+        ended.set()
+        killer.join()
+        served.process.stop()
+    return {"per second": arguments.requests / seconds, "counts": dict(sorted(load.counts.items()))}
 
 
 def _is_good(counts: Mapping[str, int], requests: int) -> bool:
@@ -241,9 +245,54 @@ def _arguments() -> argparse.Namespace:
     chosen.add_argument("--clients", type=int, default=64)
     chosen.add_argument("--workers", type=int, default=1)
     chosen.add_argument("--rounds", type=int, default=1)
-    chosen.add_argument("--kill", action="store_true", help="end workers meanwhile")
+    chosen.add_argument("--kill", choices=["worker", "server"], help="kill it meanwhile")
     chosen.add_argument("--json", type=Path, metavar="FILE")
+    chosen.add_argument("--write", action="store_true", help="into the table of docs/serving.md")
     return chosen.parse_args()
+
+
+def _commands(folder: Path, weights: _Weights, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The servers by name; that with onnxruntime is not killed."""
+    archive, model = folder / "net.popx", folder / "net.onnx"
+    onnx.save(weights.model(), model)
+    sizes, options = {"batch": _SIZES}, {"weights": "mmap"}
+    popc.compile(weights.model(), dims=sizes, split=["batch"], options=options).save(archive)
+    common = ["--workers", str(arguments.workers), "--max-queue", "1024"]
+    other = [sys.executable, "-m", "benchmarks.serving_ort", f"net={model}", *common]
+    own = {"popc": [*COMMAND, f"net={archive}", *common]}
+    return own if arguments.kill else own | {"onnxruntime": other}
+
+
+def _print(rows: Sequence[Mapping[str, Any]]) -> None:
+    heads = [name for name in rows[0] if name != "counts"]
+    cells = [
+        [f"{row[name]:.1f}" if isinstance(row[name], float) else str(row[name]) for name in heads]
+        for row in rows
+    ]
+    print(format_table([heads, *cells]))
+
+
+def _write(rows: Sequence[Mapping[str, Any]], arguments: argparse.Namespace) -> None:
+    """Put the medians of all rounds, or what became of the requests, into the document."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["server"], row["protocol"]), []).append(row)
+    cells = []
+    for (server, protocol), group in groups.items():
+        name = {"http": "HTTP", "grpc": "gRPC"}[protocol]
+        if arguments.kill:
+            counts = sum((Counter(row["counts"]) for row in group), Counter[str]())
+            fates = [f"{counts[each]:,}" for each in ("right", "refused", "repeated")]
+            bad = sum(counts.values()) - sum(counts[each] for each in _GOOD)
+            cells.append([name, *fates, str(bad)])
+            continue
+        found = [
+            f"{median(row[figure] for row in group):.{places}f}{unit}"
+            for figure, places, unit in _COLUMNS
+        ]
+        cells.append([server, name, *found])
+    heads = _KILL_HEADS[arguments.kill] if arguments.kill else _HEADS
+    write_table(DOCS / "serving.md", heads, cells)
 
 
 def main() -> int:
@@ -251,40 +300,23 @@ def main() -> int:
     arguments = _arguments()
     weights = _Weights.drawn()
     rows: list[dict[str, Any]] = []
+    measure = _killed if arguments.kill else _measured
     with tempfile.TemporaryDirectory() as folder:
-        archive, model = Path(folder) / "net.popx", Path(folder) / "net.onnx"
-        onnx.save(weights.model(), model)
-        sizes = {"batch": _SIZES}
-        options = {"weights": "mmap"}
-        popc.compile(weights.model(), dims=sizes, split=["batch"], options=options).save(archive)
-        common = ["--workers", str(arguments.workers), "--max-queue", "1024"]
-        commands = {
-            "popc": [sys.executable, "-m", "popc_runtime.serving", f"net={archive}", *common],
-            "onnxruntime": [
-                sys.executable,
-                "-m",
-                "benchmarks.serving_ort",
-                f"net={model}",
-                *common,
-            ],
-        }
-        if arguments.kill:
-            del commands["onnxruntime"]
+        commands = _commands(Path(folder), weights, arguments)
         for number in range(arguments.rounds):
             for protocol in _CLIENTS:
                 for name, command in commands.items():
-                    figures = _measured(command, protocol, arguments, weights)
+                    figures = measure(command, protocol, arguments, weights)
                     rows.append({"server": name, "protocol": protocol, "round": number, **figures})
                     print(rows[-1], flush=True)
-    heads = [name for name in rows[0] if name != "counts"]
-    cells = [
-        [f"{row[name]:.1f}" if isinstance(row[name], float) else str(row[name]) for name in heads]
-        for row in rows
-    ]
-    print(format_table([heads, *cells]))
+    _print(rows)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    return 0 if all(_is_good(row["counts"], arguments.requests) for row in rows) else 1
+    if not all(_is_good(row["counts"], arguments.requests) for row in rows):
+        return 1
+    if arguments.write:
+        _write(rows, arguments)
+    return 0
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter
 from popc.frontend.known import KnownValues
 from popc.frontend.load import LoadedModel
+from popc.frontend.model_functions import ModelFunctions
 from popc.frontend.remedies import advise_on_inputs, advise_on_shapes
 from popc.frontend.tensors import dtype_from_onnx, is_supported
 from popc.frontend.unsupported import find_unsupported
@@ -53,6 +54,7 @@ class ImportedModel:
         notes: What the user should know, although the model can be compiled.
         labels: What inputs and outputs mean whose elements, or columns, have labels.
         limits: By integer input: less than this its numbers must be; see `index_limits`.
+        functions: Functions of the model, which training may call.
     """
 
     graph: Graph
@@ -64,6 +66,7 @@ class ImportedModel:
     notes: tuple[str, ...] = ()
     labels: Mapping[str, TensorLabels] = field(default_factory=dict[str, TensorLabels])
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    functions: ModelFunctions = field(default_factory=ModelFunctions)
 
     @classmethod
     def of(
@@ -160,6 +163,7 @@ def _import(
         imported,
         values={name: value for name, value in values.items() if isinstance(value, Tensor)},
         updates=tuple(importer.updates.values.items()),
+        functions=ModelFunctions.of(loaded, partial(_context, loaded, bindings)),
     )
 
 

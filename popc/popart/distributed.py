@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from popc.popart.options import SessionOptions
     from popc_runtime.groups import Group
 
-__all__ = ["group_of"]
+__all__ = ["common_seed", "group_of"]
 
 
 @cache
@@ -44,3 +44,15 @@ def group_of(options: SessionOptions) -> Group | None:
             f"{group.rank} begin at {group.rank * count}"
         )
     return group
+
+
+def common_seed(options: SessionOptions, seed: int) -> int:
+    """The seed that all processes of a session begin with: that of the first one.
+
+    Raises:
+        popart_exception, UsageError: as `group_of` does.
+    """
+    group = group_of(options)
+    if group is None:
+        return seed
+    return int.from_bytes(group.once("the seed", lambda: seed.to_bytes(8, "little")), "little")

@@ -15,6 +15,7 @@ import numpy as np
 from popc.popart.anchor_values import Take, each_of_batch, numbered
 from popc.popart.calls import call_form, native
 from popc.popart.dataflow import AnchorReturnType, DataFlow
+from popc.popart.distributed import common_seed
 from popc.popart.enums import (
     AnchorReturnTypeId,
     DeviceConnectionType,
@@ -130,6 +131,7 @@ class SessionCore:
         """
         options = self._setup.options
         with popart_errors():
+            self._seed = common_seed(options, self._seed)
             executable = self._setup.executable(self._seed)
         if not self._setup.was_loaded:
             log("session", "INFO", "Graph compiled")

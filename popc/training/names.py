@@ -22,6 +22,7 @@ _PREFIXES = (
     "GlobalNorm___",
     "LambR1Sq___",
     "LambR2Sq___",
+    "MappedGradient___",
     "Step___",
     "UpdatedVar___",
     "finalLossScale",

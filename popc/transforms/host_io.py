@@ -113,7 +113,7 @@ class HostIo(Pass):
 
     def _manner(self, stream: str) -> AttributeMap:
         """The manner in which a stream is transferred, if it is not the usual one."""
-        mode = self.options.synthetic_data_mode
+        mode = self.options.synthetic_data(stream)
         if mode is not SyntheticDataMode.OFF:
             return {"synthetic": mode.value}
         strategy = self.options.exchange_strategy(stream)

@@ -18,6 +18,7 @@ from popc_runtime.errors import UsageError
 from popc_runtime.groups import is_launched, join
 from popc_runtime.state.checkpoint import read_checkpoint
 from popc_runtime.trainer import Trainer
+from tests.groups import popart_worker
 from tests.training.small import data, trainable, training_program
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
@@ -26,11 +27,15 @@ _POPC: Final = ("-c", "from popc.cli import main; main()")
 _ADAM: Final = {"type": "adam", "learning_rate": 0.05, "clip_norm": [{"max_norm": 0.2}]}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def _require_mpi() -> None:
     pytest.importorskip("mpi4py")
     if not _MPIEXEC:
         pytest.skip("no mpiexec beside this Python: pip install mpich")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    _require_mpi()
     training_program(tmp_path, trainable(**_ADAM), replicated_graph_count=4)
     samples = data(32)
     np.savez(tmp_path / "data.npz", x=samples["x"], target=samples["target"])
@@ -86,6 +91,20 @@ def test_a_script_trains(size: int, folder: Path) -> None:
     losses = [record.loss.hex() for record in trainer.run(2)]
     expected = [f"rank {rank} of {size}: {loss}" for rank in range(size) for loss in losses]
     assert sorted(done.stdout.splitlines()) == sorted(expected)
+
+
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_sessions_of_popart_divide_their_replicas(size: int, tmp_path: Path) -> None:
+    """enableDistributedReplicatedGraphs, with globalReplicationFactor and globalReplicaOffset."""
+    _require_mpi()
+    done = _mpiexec(size, "-m", "tests.groups.popart_worker", tmp_path, str(size))
+    assert done.returncode == 0, done.stderr
+    expected = popart_worker.train(1, 0)
+    parts = [np.load(tmp_path / f"{rank}.npz") for rank in range(size)]
+    losses = np.concatenate([part["losses"] for part in parts], axis=2)
+    assert losses.tobytes() == expected["losses"].tobytes()
+    for part in parts:
+        assert part["weights"].tobytes() == expected["weights"].tobytes()
 
 
 def test_a_rank_that_is_killed_is_named(folder: Path) -> None:

@@ -68,10 +68,13 @@ def _shapes() -> list[Setting]:
         _one("batches_per_step", 4, shape=True),
         _one("replicated_graph_count", 2, shape=True),
         _one("synthetic_data_mode", "zeros", shape=True),
+        _one("synthetic_streams", {"*": "zeros"}, shape=True),
         _one("default_anchor", "final", shape=True),
         _one("default_anchor", "sum", shape=True),
         Setting("every other", {"default_anchor": {"type": "every_n", "n": 2}}, _STEPS, shape=True),
         _one("accumulation_and_replication_reduction_type", "mean", shape=True),
+        _one("micro_batch_reduction_type", "mean", shape=True),
+        _one("replica_reduction_type", "mean", shape=True),
         _one("mean_accumulation_and_replication_reduction_strategy", "running", tolerance=1e-4),
         _one("constant_weights", value=False, only="infer"),
     ]

@@ -8,10 +8,7 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -22,43 +19,13 @@ import pytest
 pytest.importorskip("uvicorn", reason="needs the group serve: make test-serve")
 pytest.importorskip("tritonclient.grpc", reason="needs the group serve: make test-serve")
 
+from benchmarks.server_process import COMMAND, server_process
 from tests.serving.running import expected, save
-
-_COMMAND = (sys.executable, "-m", "popc_runtime.serving")
-_PORTS = ("--http-port", "0", "--grpc-port", "0", "--log-format", "json")
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(tmp_path_factory.mktemp("process") / "net.popx")
-
-
-class _Process:
-    """A server, and the lines of its log."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.popen = subprocess.Popen(
-            [*_COMMAND, *arguments, *_PORTS], stderr=subprocess.PIPE, text=True
-        )
-
-    def wait_for(self, event: str) -> dict[str, Any]:
-        """The next line about an event."""
-        assert self.popen.stderr is not None
-        for line in self.popen.stderr:
-            facts: dict[str, Any] = json.loads(line)
-            if facts["event"] == event:
-                return facts
-        raise AssertionError(f"it ended without {event!r}")
-
-
-@contextmanager
-def _server(*arguments: str) -> Iterator[_Process]:
-    made = _Process(*arguments)
-    try:
-        yield made
-    finally:
-        made.popen.kill()
-        made.popen.communicate()
 
 
 def _infer(address: str) -> Any:
@@ -80,7 +47,7 @@ def _post(address: str, path: str) -> int:
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_is_replaced(archive: Path) -> None:
-    with _server(f"net={archive}", "--workers", "2") as server:
+    with server_process(f"net={archive}", "--workers", "2") as server:
         workers = [server.wait_for("worker ready")["worker"] for _ in range(2)]
         address = server.wait_for("serving")["http"]
         assert _post(address, "/v2/repository/models/net/unload") == 200
@@ -97,17 +64,17 @@ def test_a_worker_that_is_killed_is_replaced(archive: Path) -> None:
 
 @pytest.mark.slow
 def test_workers_end_with_their_parent(archive: Path) -> None:
-    with _server(f"net={archive}") as server:
+    with server_process(f"net={archive}") as server:
         worker = server.wait_for("worker ready")["worker"]
         server.wait_for("serving")
         server.popen.kill()
         until = time.monotonic() + 120
-        while time.monotonic() < until and _runs(worker):
+        while time.monotonic() < until and _is_running(worker):
             time.sleep(0.05)
-        assert not _runs(worker)
+        assert not _is_running(worker)
 
 
-def _runs(process: int) -> bool:
+def _is_running(process: int) -> bool:
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -117,7 +84,7 @@ def _runs(process: int) -> bool:
 
 def _refused(*arguments: str) -> tuple[int, str]:
     done = subprocess.run(
-        [*_COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=300
+        [*COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.stdout == ""
     return done.returncode, done.stderr

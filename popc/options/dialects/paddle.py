@@ -65,7 +65,7 @@ def _loss_mean(table: HostTable) -> Mapping[str, object] | str:
     reduction = {"coeffnumdevice": "mean", "one": "sum"}.get(kind)
     if reduction is None:
         return "popc knows CoeffNumDevice and One only"
-    return {"accumulation_and_replication_reduction_type": reduction}
+    return {"replica_reduction_type": reduction}
 
 
 def _shared_statistics(table: HostTable) -> Mapping[str, object] | str:
@@ -148,8 +148,8 @@ _BUILD: Final = (
             Computed("`distributed_batch_norm_replica_group_size`: all replicas",
                      _shared_statistics)),
     HostKey("build_strategy.gradient_scale_strategy", Plain(), "CoeffNumDevice",
-            Computed("`accumulation_and_replication_reduction_type`: mean for CoeffNumDevice, "
-                     "sum for One", _loss_mean)),
+            Computed("`replica_reduction_type`: mean for CoeffNumDevice, sum for One",
+                     _loss_mean)),
     HostKey("build_strategy.reduce_strategy", Plain(), "AllReduce",
             Nothing("gradients are all-reduced; optimizer_state_tensor_location divides what "
                     "updates them among replicas")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import Final
 from popc_runtime.errors import UsageError
 from popc_runtime.format import Limits
 from popc_runtime.ground.frozen import frozen
+from popc_runtime.process.threads import thread_count
 
 __all__ = ["ModelSource", "ServeSettings", "model_source", "refuse_problems"]
 
@@ -156,7 +156,7 @@ class ServeSettings:
 
     def worker_threads(self) -> int:
         """The threads that share a run in one worker."""
-        return self.threads or max(1, len(os.sched_getaffinity(0)) // self.workers)
+        return self.threads or max(1, thread_count() // self.workers)
 
 
 def refuse_problems(problems: Sequence[str], *, hint: str = "") -> None:

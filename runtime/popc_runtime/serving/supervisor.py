@@ -6,11 +6,9 @@ import errno
 import os
 import signal
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from multiprocessing import connection, get_context
-from pathlib import Path
 from time import monotonic
 from types import FrameType
 from typing import Any, Final
@@ -19,7 +17,7 @@ from popc_runtime.errors import PopcError, ResourceError, ServingError
 from popc_runtime.format import ArchiveFile, Limits
 from popc_runtime.format.codec import Codec
 from popc_runtime.serving.logs import configure, note
-from popc_runtime.serving.metrics import DIRECTORY
+from popc_runtime.serving.numbers import forget_gauges, numbers_folder
 from popc_runtime.serving.repository import Loader, archive_model
 from popc_runtime.serving.settings import ServeSettings, refuse_problems
 from popc_runtime.serving.worker import ServePorts, work
@@ -190,7 +188,7 @@ class _Supervisor:
             code=child.process.exitcode,
             pause=f"{self._pause:.1f}",
         )
-        _forget_gauges(child.process.pid)
+        forget_gauges(child.process.pid)
         for number in [*self._asked]:
             self._done(child, number, None)
 
@@ -225,7 +223,7 @@ def serve(settings: ServeSettings, loader: Loader = archive_model) -> None:
     configure(settings.log_format, settings.log_level)
     if loader is archive_model:
         _check_archives(settings)
-    with listening(settings) as ports, _numbers(), _signals() as wake:
+    with listening(settings) as ports, numbers_folder(), _signals() as wake:
         _Supervisor(settings, ports, wake, loader).run()
 
 
@@ -311,27 +309,6 @@ def _announce(settings: ServeSettings, ports: ServePorts) -> None:
     models = ",".join(map(str, settings.models))
     facts = {"models": models, "http": http, "workers": settings.workers}
     note("info", "serving", **(facts | ({"grpc": ports.grpc} if ports.grpc else {})))
-
-
-@contextmanager
-def _numbers() -> Iterator[None]:
-    """A folder for the metrics of all workers during the block."""
-    before = os.environ.get(DIRECTORY)
-    with tempfile.TemporaryDirectory(prefix="popc-serve-") as folder:
-        os.environ[DIRECTORY] = folder
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[DIRECTORY]
-            else:
-                os.environ[DIRECTORY] = before
-
-
-def _forget_gauges(pid: int | None) -> None:
-    """Count no more what a worker was doing that is gone; what it has done stays."""
-    for path in Path(os.environ[DIRECTORY]).glob(f"gauge_live*_{pid}.db"):
-        path.unlink()
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from popc_runtime.ground.frozen import frozen
 from popc_runtime.serving.control import LocalControl, WorkerControl
 from popc_runtime.serving.logs import configure, note
 from popc_runtime.serving.metrics import Metrics
+from popc_runtime.serving.numbers import numbers_held
 from popc_runtime.serving.repository import Loader, Repository, archive_model
 from popc_runtime.serving.rest import RestApp
 from popc_runtime.serving.rpc import rpc_server
@@ -116,13 +117,14 @@ def work(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, also for Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     configure(settings.log_format, settings.log_level)
-    worker = Worker(settings, ports, loader=loader)
-    try:
-        worker.load()
-    except PopcError as error:
-        pipe.send(("failed", 0, error))
-        return
-    control = WorkerControl(pipe, worker.repository, worker.stop)
-    worker.service.control = control
-    worker.run(lambda: control.send("ready", 0))
+    with numbers_held():
+        worker = Worker(settings, ports, loader=loader)
+        try:
+            worker.load()
+        except PopcError as error:
+            pipe.send(("failed", 0, error))
+            return
+        control = WorkerControl(pipe, worker.repository, worker.stop)
+        worker.service.control = control
+        worker.run(lambda: control.send("ready", 0))
     note("info", "worker ended")
