@@ -255,7 +255,7 @@ def test_nan_becomes_the_lowest(engine: Any, dtype: int, scale: float) -> None:
                 helper.make_tensor_value_info("integers", dtype, x.shape),
             ],
             [
-                numpy_helper.from_array(np.float32(scale), "scale"),
+                numpy_helper.from_array(np.array(scale, np.float32), "scale"),
                 numpy_helper.from_array(np.array(2, quantized), "zero"),
             ],
         ),
