@@ -28,7 +28,7 @@ from benchmarks.timing import compare_times, geometric_mean
 from popc.cli.report import format_table
 
 _TOLERANCES: Final = {"halves": 2e-2, "dynamic": 3e-2, "static": 3e-2}
-"""Of results, of the largest one; other forms 1e-3.
+"""Tolerances of results, as parts of the largest one; 1e-3 for other forms.
 
 Half-precision rounds once in a thousand, and onnxruntime computes in other precisions between; a
 float near the middle of two bytes may become either.

@@ -66,7 +66,7 @@ def _halves(module: nn.Module, inputs: tuple[torch.Tensor, ...], to: Path) -> No
 
 
 def _optimised(module: nn.Module, inputs: tuple[torch.Tensor, ...], to: Path) -> None:
-    """What onnxruntime saves after its own rewrites, those for this processor left out."""
+    """The model as onnxruntime saves it after its rewrites, without those for this processor."""
     import onnxruntime
 
     _script(module, inputs, to)
