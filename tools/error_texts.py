@@ -283,7 +283,7 @@ class Sources:
         return node
 
     def _results(self, function: Function) -> list[ast.expr]:
-        """What a function returns or yields."""
+        """The expressions that a function returns or yields."""
         if function not in self._said:
             self._said[function] = [
                 node.value

@@ -76,7 +76,7 @@ def classes() -> dict[str, type[PopcError]]:
 
 @cache
 def words() -> tuple[dict[str, Said], set[str], list[Place]]:
-    """What errors say, by class; parts of messages by themselves; places that say nothing."""
+    """The words of errors, by class; parts of messages by themselves; places that say nothing."""
     sources = Sources(_ROOT / package for package in _PACKAGES)
     found = {name: Said(set(), set()) for name in classes()}
     names = _with_subclasses(sources)
@@ -126,7 +126,7 @@ def _note(sources: Sources, path: Path, node: ast.Call, said: Said) -> Iterator[
 
 
 def _parts(sources: Sources, node: ast.AST, names: Collection[str]) -> set[str]:
-    """What exceptions say that become parts of messages, and functions that tell problems."""
+    """The words of exceptions that become parts of messages, and of functions about problems."""
     texts: set[str] = set()
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         name = ast.unparse(node.exc.func).rpartition(".")[2]
