@@ -98,11 +98,21 @@ def _io_tiles(table: HostTable) -> Mapping[str, object] | str:
     return {"tile_sets": {"*": "io"}}
 
 
-def _merged(option: str, key: str) -> Computed:
-    def made(table: HostTable) -> Mapping[str, object] | str:
-        return {option: True} if table[key] else "each runs at once, which 0 means"
+def _merged(kind: str, key: str) -> Computed:
+    merging, bound = f"merge_{kind}_collectives", f"merge_{kind}_bytes"
 
-    return Computed(f"`{option}`, if it is larger than 0; the bound itself has no effect", made)
+    def made(table: HostTable) -> Mapping[str, object] | str:
+        most = table[key]
+        return {merging: True, bound: most} if most else "each runs at once, which 0 means"
+
+    return Computed(f"`{merging}` and `{bound}`, if it is larger than 0", made)
+
+
+def _cluster(table: HostTable) -> Mapping[str, object] | str:
+    most = table["optimizations.maximum_send_recv_cluster_size"]
+    if not most:
+        return "transfers are merged, whatever their size"
+    return {"enable_merge_exchange": True, "merge_exchange_bytes": most}
 
 
 def _least_remote(table: HostTable) -> Mapping[str, object] | str:
@@ -235,15 +245,13 @@ _ROWS: Final = (
             always=True),
     HostKey("optimizations.merge_infeed_io_copies", Truth(), False, Becomes("group_host_sync")),
     HostKey("optimizations.maximum_cross_replica_sum_buffer_size", _BYTES, 0,
-            _merged("merge_all_reduce_collectives",
-                    "optimizations.maximum_cross_replica_sum_buffer_size")),
+            _merged("all_reduce", "optimizations.maximum_cross_replica_sum_buffer_size")),
     HostKey("optimizations.maximum_reduce_scatter_buffer_size", _BYTES, 0,
-            _merged("merge_reduce_scatter_collectives",
-                    "optimizations.maximum_reduce_scatter_buffer_size")),
+            _merged("reduce_scatter", "optimizations.maximum_reduce_scatter_buffer_size")),
     HostKey("optimizations.maximum_inter_ipu_copies_buffer_size", _BYTES, 0,
             Nothing("copies between chips run when their operands are there")),
     HostKey("optimizations.maximum_send_recv_cluster_size", _BYTES, 0,
-            Nothing("enable_merge_exchange merges transfers, whatever their size")),
+            Computed("`enable_merge_exchange` and `merge_exchange_bytes`", _cluster)),
     HostKey("optimizations.minimum_remote_tensor_size", _BYTES, 128,
             Computed("`min_elements_for_off_chip` of all locations, 4 bytes an element",
                      _least_remote)),
