@@ -1,6 +1,7 @@
 """The options of a compilation: one schema, resolved from every source, with origins."""
 
 from popc.options.anchors import Anchor
+from popc.options.annotations import Rule
 from popc.options.conflicts.placement import conflicts as placement_conflicts
 from popc.options.conflicts.placement import ignored_places, pipeline_training_conflicts
 from popc.options.conflicts.training import evaluation_options, refuse_training_options
@@ -67,6 +68,7 @@ __all__ = [
     "PipelineSchedule",
     "Reduction",
     "ReturnType",
+    "Rule",
     "ScheduleOptions",
     "StreamMode",
     "SyntheticDataMode",

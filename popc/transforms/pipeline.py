@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from popc.progress import Snapshot
+from popc.transforms.annotate_places import AnnotatePlaces
 from popc.transforms.base import Pass
 from popc.transforms.batch_serialization import (
     BatchSchedule,
@@ -131,6 +132,8 @@ PIPELINE: Final[tuple[PassPhase, ...]] = (
     ),
     # When the ops are those that gradients are taken of; gradients are placed beside them.
     PassPhase("automatic placement", (AutomaticPlacement,), before_gradients=True),
+    # When all ops are placed, and those of the backward pass are there.
+    PassPhase("annotations of places", (AnnotatePlaces,)),
     # Before differentiation too: one lookup has one gradient.
     PassPhase(
         "combine lookups",

@@ -256,7 +256,21 @@ def test_later_sources_win_setting_by_setting(tmp_path: Path) -> None:
         ),
         (
             {"optimizations": {"maximum_cross_replica_sum_buffer_size": 1000}},
-            {"merge_all_reduce_collectives": True},
+            {"merge_all_reduce_collectives": True, "merge_all_reduce_bytes": 1000},
+        ),
+        (
+            {
+                "optimizations": {
+                    "maximum_reduce_scatter_buffer_size": 8,
+                    "maximum_send_recv_cluster_size": 64,
+                }
+            },
+            {
+                "merge_reduce_scatter_collectives": True,
+                "merge_reduce_scatter_bytes": 8,
+                "merge_exchange_bytes": 64,
+                "enable_merge_exchange": True,
+            },
         ),
         (
             {"optimizations": {"enable_graph_outlining": False, "combine_matmuls": True}},
