@@ -6,7 +6,7 @@ from popc.options.conflicts.placement import conflicts as placement_conflicts
 from popc.options.conflicts.placement import ignored_places, pipeline_training_conflicts
 from popc.options.conflicts.training import evaluation_options, refuse_training_options
 from popc.options.groups.archive import WeightStorage
-from popc.options.groups.arithmetic import Partials
+from popc.options.groups.arithmetic import Partials, Precision
 from popc.options.groups.batch_serialization import (
     OVERLAPPING,
     BatchOptions,
@@ -66,6 +66,7 @@ __all__ = [
     "PatternLevel",
     "PhaseSchedule",
     "PipelineSchedule",
+    "Precision",
     "Reduction",
     "ReturnType",
     "Rule",

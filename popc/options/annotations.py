@@ -36,7 +36,12 @@ AnnotationValue: TypeAlias = "int | float | str | tuple[str, ...] | tuple[float,
 _SELECTORS: Final = ("nodes", "op_type", "output")
 # Selectors of ops by where they have been put, and what may be said of these.
 _PLACES: Final = ("on_virtual_graph", "on_pipeline_stage", "in_pass")
-_OF_PLACES: Final = ("available_memory", "partials_type", "schedule_priority")
+_OF_PLACES: Final = (
+    "available_memory",
+    "partials_type",
+    "schedule_priority",
+    "stochastic_rounding",
+)
 PASSES: Final = ("forward", "backward", "update")
 
 
@@ -204,6 +209,7 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
     "serialize_matmul_factor": Annotation("__serialize_matmul_factor", _INT),
     "serialize_matmul_keep_precision": Annotation("__serialize_matmul_precision", _FLAG),
     "serialize_matmul_mode": Annotation("__serialize_matmul_mode", CUTS),
+    "stochastic_rounding": Annotation("__stochastic_rounding", _FLAG),
     "tile_set": Annotation("__tile_set", _Words(compute=0, io=1)),
     "virtual_graph": Annotation("__ipu_number", _INT),
 }

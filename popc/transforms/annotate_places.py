@@ -122,6 +122,8 @@ def _annotate(op: Op, rule: Rule) -> bool:
         if name == "available_memory":
             (proportion,) = _numbers(value)
             op.settings = replace(op.settings, available_memory=proportion)
+        elif name == "stochastic_rounding":
+            op.settings = replace(op.settings, stochastic_rounding=bool(value))
         elif name == "schedule_priority":
             (priority,) = _numbers(value)
             op.settings = replace(op.settings, schedule_priority=priority)

@@ -48,6 +48,7 @@ from popc.transforms.placement import (
     LatePlacement,
     Placement,
 )
+from popc.transforms.precision import Precision
 from popc.transforms.recognise_activations import RecogniseActivations
 from popc.transforms.recognise_attention import RecogniseAttention
 from popc.transforms.recognise_layer_norm import RecogniseLayerNorm
@@ -92,6 +93,8 @@ PIPELINE: Final[tuple[PassPhase, ...]] = (
     PassPhase("explicit io", (HostIo,)),
     # Before anything simplifies or fuses sums: what belongs to a part stays with it.
     PassPhase("gradients of parts", (FillPhases, SumParts)),
+    # Before anything else: what follows works in the types that the program computes in.
+    PassPhase("precision", (Precision,), before_gradients=True),
     # Before anything is fused: no op may do what belongs to two chips.
     PassPhase("placement", (Placement,), before_gradients=True),
     # Before differentiation, for gradients flow through what replicas exchange.

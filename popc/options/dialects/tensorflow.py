@@ -73,8 +73,13 @@ def _everything(table: HostTable) -> Mapping[str, object] | str:
     outcome = _exception("set_all")(table)
     if not table["floating_point_behaviour.set_all"]:
         return outcome
-    rounding = {"enable_stochastic_rounding": True}
-    if table.is_given("floating_point_behaviour.esr"):
+    others = {"esr": "enable_stochastic_rounding", "nanoo": "nan_on_overflow"}
+    rounding = {
+        option: True
+        for key, option in others.items()
+        if not table.is_given(f"floating_point_behaviour.{key}")
+    }
+    if not rounding:
         return "see floating_point_behaviour.esr" if isinstance(outcome, str) else outcome
     return rounding if isinstance(outcome, str) else {**outcome, **rounding}
 
@@ -82,6 +87,11 @@ def _everything(table: HostTable) -> Mapping[str, object] | str:
 def _rounding(table: HostTable) -> Mapping[str, object] | str:
     prefix = "floating_point_behaviour."
     return {"enable_stochastic_rounding": table[f"{prefix}esr"] or table[f"{prefix}set_all"]}
+
+
+def _nan_on_overflow(table: HostTable) -> Mapping[str, object] | str:
+    prefix = "floating_point_behaviour."
+    return {"nan_on_overflow": table[f"{prefix}nanoo"] or table[f"{prefix}set_all"]}
 
 
 def _processes(table: HostTable) -> Mapping[str, object] | str:
@@ -214,7 +224,7 @@ _ROWS: Final = (
     HostKey("floating_point_behaviour.esr", Truth(), False,
             Computed("`enable_stochastic_rounding`", _rounding)),
     HostKey("floating_point_behaviour.nanoo", Truth(), False,
-            Nothing("float16 results that overflow become infinite; oflo finds them")),
+            Computed("`nan_on_overflow`", _nan_on_overflow)),
     HostKey("floating_point_behaviour.set_all", Truth(), False,
             Computed("all of the others", _everything)),
     HostKey("io_tiles.num_io_tiles", Whole(), 0, Becomes("num_io_tiles")),
