@@ -122,9 +122,17 @@ class OpSettings:
             recompute=self.recompute if own else other.recompute,
         )
 
-    def fused(self, last: OpSettings) -> OpSettings:
-        """The settings of an op that also does what came next, whose results it now gives."""
-        part = max(self.part, last.part)
+    def fused(self, *others: OpSettings, origin: str | None = None) -> OpSettings:
+        """The settings of an op that also does what comes next; it gives results of the last.
+
+        ``origin`` is what it comes from, if that is more than this op does.
+        """
+        last = others[-1]
         return replace(
-            self, part=part, recompute=last.recompute, inplace=(), location=last.location
+            self,
+            origin=self.origin if origin is None else origin,
+            part=max(self.part, *(other.part for other in others)),
+            recompute=last.recompute,
+            inplace=(),
+            location=last.location,
         )

@@ -43,9 +43,11 @@ def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
             chip = settings.virtual_graph if keeps_chips else None
             stage = settings.pipeline_stage if options.enable_pipelining else None
             phase = settings.execution_phase if options.has_phases else None
-            op.settings = replace(
-                settings, virtual_graph=chip, pipeline_stage=stage, execution_phase=phase
-            )
+            kept = (chip, stage, phase)
+            if kept != (settings.virtual_graph, settings.pipeline_stage, settings.execution_phase):
+                op.settings = replace(
+                    settings, virtual_graph=chip, pipeline_stage=stage, execution_phase=phase
+                )
     if options.virtual_graph_mode is not VirtualGraphMode.OFF:
         check_places(graph, options, trains=trains)
     if options.virtual_graph_mode is VirtualGraphMode.MANUAL:
