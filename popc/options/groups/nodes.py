@@ -24,10 +24,10 @@ class NodeOptions:
         "exclude_patterns (passes that leave the ops as they are), recompute (checkpoint or "
         "recompute), partials_type or output_type (float or half), stochastic_rounding (true or "
         "false), serialize_matmul_mode with serialize_matmul_factor, serialize_lookup_factor, "
-        "inplace_op_names with inplace_op_priorities (see docs/products.md), virtual_graph and pipeline_stage (see "
-        "docs/pipelining.md). The selectors on_virtual_graph, on_pipeline_stage and in_pass are "
-        "about ops where they have been put. PopART's names, such as __schedule_priority, are "
-        "understood too. In TOML: "
+        "inplace_op_names with inplace_op_priorities (see docs/products.md), virtual_graph and "
+        "pipeline_stage (see docs/pipelining.md). The selectors on_virtual_graph, "
+        "on_pipeline_stage and in_pass are about ops where they have been put. PopART's names, "
+        "such as __schedule_priority, are understood too. In TOML: "
         '[[annotate]] nodes = "block*" schedule_priority = 1.',
     )
     enable_serialized_matmuls: bool = option(
