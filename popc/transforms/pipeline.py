@@ -48,7 +48,6 @@ from popc.transforms.placement import (
     LatePlacement,
     Placement,
 )
-from popc.transforms.precision import Precision
 from popc.transforms.recognise_activations import RecogniseActivations
 from popc.transforms.recognise_attention import RecogniseAttention
 from popc.transforms.recognise_layer_norm import RecogniseLayerNorm
@@ -58,6 +57,7 @@ from popc.transforms.round_results import RoundResults
 from popc.transforms.rules import RULES
 from popc.transforms.serialize_lookups import SerializeLookups
 from popc.transforms.serialize_products import SerializeProducts
+from popc.transforms.set_precision import SetPrecision
 from popc.transforms.simplify import LateSimplify, Simplify
 from popc.transforms.streaming import MergeExchange, StreamingMemory
 from popc.transforms.subgraph_outputs import SubgraphOutputs
@@ -94,7 +94,7 @@ PIPELINE: Final[tuple[PassPhase, ...]] = (
     # Before anything simplifies or fuses sums: what belongs to a part stays with it.
     PassPhase("gradients of parts", (FillPhases, SumParts)),
     # Before anything else: what follows works in the types that the program computes in.
-    PassPhase("precision", (Precision,), before_gradients=True),
+    PassPhase("precision", (SetPrecision,), before_gradients=True),
     # Before anything is fused: no op may do what belongs to two chips.
     PassPhase("placement", (Placement,), before_gradients=True),
     # Before differentiation, for gradients flow through what replicas exchange.

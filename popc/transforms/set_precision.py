@@ -11,13 +11,13 @@ import numpy as np
 
 from popc.ir import AttributeMap, Graph, Op, StepPart, Tensor, TensorKind, TensorType
 from popc.ops.build import build
-from popc.options import Precision as Wanted
+from popc.options import Precision
 from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import PassContext
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
 
-__all__ = ["Precision"]
+__all__ = ["SetPrecision"]
 
 _WIDE, _NARROW = DType.FLOAT32, DType.FLOAT16
 # Ops whose operands and results keep their types: they talk to others, hold graphs, or are about
@@ -36,7 +36,7 @@ _LISTED: Final = 4  # kinds of ops named in a note
 
 
 @dataclass(frozen=True)
-class Precision(Pass):
+class SetPrecision(Pass):
     """Ops on float32 become ops on float16; inputs, outputs and what is written keep their types.
 
     Before::
@@ -64,9 +64,9 @@ class Precision(Pass):
     which.  A backward pass follows the types of the forward pass.
     """
 
-    name: ClassVar[str] = "precision"
+    name: ClassVar[str] = "set_precision"
     optional: ClassVar[bool] = False
-    wanted: Wanted = Wanted.MODEL
+    wanted: Precision = Precision.MODEL
 
     @classmethod
     def of(cls, context: PassContext) -> Self:
@@ -75,12 +75,12 @@ class Precision(Pass):
 
     def run(self, graph: Graph) -> int | PassOutcome:
         """Rewrite every graph; how many ops."""
-        if self.wanted is Wanted.MODEL or _is_trained(graph):
+        if self.wanted is Precision.MODEL or _is_trained(graph):
             return 0
         kept: dict[str, int] = defaultdict(int)
         changes = 0
         for nested in tuple(graph.walk()):
-            changes += _Narrowing(nested, kept, variables=self.wanted is Wanted.FLOAT16).run()
+            changes += _Narrowing(nested, kept, variables=self.wanted is Precision.FLOAT16).run()
         return PassOutcome(changes, notes=tuple(_notes(kept)))
 
 
