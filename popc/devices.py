@@ -58,6 +58,7 @@ def settings_of(options: Options) -> CostSettings:
         options.partials_type_matmuls,
         prefetch=options.enable_prefetch_datastreams,
         merge_exchange=options.enable_merge_exchange,
+        merge_exchange_bytes=options.merge_exchange_bytes,
         copying_strategy=options.subgraph_copying_strategy,
     )
 
