@@ -47,7 +47,7 @@ def chooses_target(options: Options) -> bool:
 
 
 def settings_of(options: Options) -> CostSettings:
-    """What options say about costs."""
+    """The settings of the cost model that options ask for."""
     from popc.cost import CostSettings
 
     return CostSettings(
