@@ -71,6 +71,7 @@ class Bindings:
         replicas: How many replicas of the program there will be.
         annotations: What to say of nodes, beside what the model says.
         limits: How much work importing may be.
+        outlined: Names or patterns of functions of the model whose calls stay calls.
     """
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
@@ -83,6 +84,7 @@ class Bindings:
     replicas: int = 1
     annotations: Annotations = field(default_factory=Annotations)
     limits: ImportLimits = field(default_factory=ImportLimits)
+    outlined: tuple[str, ...] = ()
 
     @property
     def kept(self) -> tuple[str, ...]:

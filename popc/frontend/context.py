@@ -33,6 +33,7 @@ class ImportContext:
         trains, replicas: Whether the model will be trained, and how many replicas will run it.
         written: Names of variables that the model itself may give new values.
         recompute: What the backward pass of training is to compute once more.
+        outlined: Names or patterns of the model's functions whose calls stay calls.
         variables: Initializers that are variables, with these, by the identity of the message.
     """
 
@@ -46,6 +47,7 @@ class ImportContext:
     written: Collection[str] = ()
     replicas: int = 1
     recompute: RecomputeRequests | None = None
+    outlined: tuple[str, ...] = ()
     variables: dict[int, tuple[onnx.TensorProto, Tensor]] = field(
         default_factory=dict["int", "tuple[onnx.TensorProto, Tensor]"]
     )

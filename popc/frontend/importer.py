@@ -15,6 +15,7 @@ import onnx
 
 from popc.frontend.annotations import annotate_ops, is_annotated
 from popc.frontend.attributes import decode_attributes
+from popc.frontend.calls import ops_of_call
 from popc.frontend.custom import custom_operator
 from popc.frontend.custom_nodes import import_custom
 from popc.frontend.functions import FunctionBody
@@ -93,7 +94,7 @@ class GraphImporter(OpenGraph):
         attributes = decode_attributes(proto, domain, version, self.context.base_dir)
         local = self.context.functions.local(domain, proto.op_type, proto.overload)
         if local is not None:
-            return self.expand(local, inputs, proto)
+            return self._call(local, inputs, proto, name)
         operator = custom_operator(proto, domain, version)
         if operator is not None:
             own = Node(self, proto.op_type, domain, version, name, inputs, proto.output, {})
@@ -114,6 +115,21 @@ class GraphImporter(OpenGraph):
         node = Node(self, proto.op_type, domain, version, name, inputs, proto.output, attributes)
         result = rule(node)
         return list(result) if isinstance(result, Sequence) else [result]
+
+    def _call(
+        self,
+        body: FunctionBody,
+        inputs: Sequence[Value | None],
+        proto: onnx.NodeProto,
+        name: str,
+    ) -> Sequence[Value | None]:
+        """The results of a function of the model, whose ops stay together if that is wanted."""
+        if not any(body.is_called(pattern) for pattern in self.context.outlined):
+            return self.expand(body, inputs, proto)
+        # Names within functions are not unique, places are.
+        called = next(filter(None, proto.output), name)
+        with ops_of_call(self.graph, f"{called}.{len(self.graph)}"):
+            return self.expand(body, inputs, proto)
 
     def expand(
         self, body: FunctionBody, inputs: Sequence[Value | None], proto: onnx.NodeProto

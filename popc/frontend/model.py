@@ -26,6 +26,7 @@ from popc.frontend.importer import GraphImporter
 from popc.frontend.known import KnownValues
 from popc.frontend.load import LoadedModel
 from popc.frontend.model_functions import ModelFunctions
+from popc.frontend.names import did_you_mean, listed, shown
 from popc.frontend.remedies import advise_on_inputs, advise_on_shapes
 from popc.frontend.tensors import dtype_from_onnx, is_supported
 from popc.frontend.unsupported import find_unsupported
@@ -35,7 +36,7 @@ from popc.frontend.walk import all_nodes, differentiated_names, needed_nodes
 from popc.frontend.words import TensorLabels, known_words, labels_of
 from popc.frontend.written import lost_statistics
 from popc.ir import Graph, Tensor, TensorType
-from popc_runtime.errors import ModelError, TooMuchWorkError, UnsupportedOpError
+from popc_runtime.errors import ModelError, OptionError, TooMuchWorkError, UnsupportedOpError
 from popc_runtime.format import DType
 
 __all__ = ["Bindings", "ImportedModel", "import_model"]
@@ -114,7 +115,28 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
 def _context(loaded: LoadedModel, bindings: Bindings) -> ImportContext:
     budget = ImportBudget(bindings.limits)
     functions = FunctionTable(loaded.proto.functions)
-    return ImportContext(functions, budget, KnownValues(budget), loaded.base_dir)
+    _require_functions(functions, bindings.outlined)
+    context = ImportContext(functions, budget, KnownValues(budget), loaded.base_dir)
+    context.outlined = bindings.outlined
+    return context
+
+
+def _require_functions(functions: FunctionTable, patterns: Iterable[str]) -> None:
+    """Refuse patterns that are for no function of the model."""
+    bodies = functions.bodies
+    names = [body.proto.name for body in bodies]
+    details = [
+        f"there is no function {shown(pattern)!r}{did_you_mean(pattern, names)}"
+        for pattern in patterns
+        if not any(body.is_called(pattern) for body in bodies)
+    ]
+    if details:
+        raise OptionError(
+            "outlined_functions names functions that the model does not have",
+            subject="outlined_functions",
+            details=tuple(details),
+            hint=f"its functions are {listed(names)}" if names else "it has none",
+        )
 
 
 def _attempt(loaded: LoadedModel, bindings: Bindings) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import AttributeMap, Graph, OpSettings, Tensor
 from popc.ops.build import build
 from popc.options import ExchangeStrategy, Options, StreamMode, SyntheticDataMode
-from popc.transforms.base import Pass
+from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import PassContext
 from popc.transforms.stream_names import check_stream_names
 from popc_runtime.errors import OptionError
-from popc_runtime.format import DType
+from popc_runtime.format import DType, ReturnType
 
 __all__ = ["HostIo"]
 
@@ -50,11 +51,12 @@ class HostIo(Pass):
         """The pass that ``context`` asks for."""
         return cls(context.options)
 
-    def run(self, graph: Graph) -> int:
+    def run(self, graph: Graph) -> PassOutcome:
         """Replace inputs and outputs; the number of transfers."""
         inputs = [tensor.name for tensor in graph.inputs]
         check_stream_names(self.options, inputs, graph.output_names)
         changes = len(graph.inputs) + len(graph.outputs)
+        notes = tuple(self._notes(graph))
         for tensor in tuple(graph.inputs):  # it shrinks on the way
             settings = self._settings(tensor.name)
             load = build(graph, "HostLoad", [], self._load_attributes(tensor), settings=settings)
@@ -78,7 +80,23 @@ class HostIo(Pass):
             )
         graph.outputs.clear()
         graph.output_names.clear()
-        return changes
+        return PassOutcome(changes, notes=notes)
+
+    def _notes(self, graph: Graph) -> Iterator[str]:
+        """Sums that are likely to become too large for their type."""
+        narrow = [
+            name
+            for name, tensor in zip(graph.output_names, graph.outputs, strict=True)
+            if self.options.anchor(name).type is ReturnType.SUM
+            and self.options.anchor(name).dtype is None
+            and tensor.type.dtype in (DType.FLOAT16, DType.BFLOAT16)
+        ]
+        if narrow:
+            kind = graph.outputs[graph.output_names.index(narrow[0])].type.dtype.value
+            yield (
+                f"anchors: the sum of {', '.join(narrow)} adds up in {kind}, which loses digits "
+                'and may become infinite: { type = "sum", dtype = "float32" } adds up in float32'
+            )
 
     def _in_wanted_type(self, graph: Graph, name: str, tensor: Tensor) -> Tensor:
         """``tensor`` in the type in which it is to be added up.

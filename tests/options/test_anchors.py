@@ -125,6 +125,16 @@ def test_sums_in_another_type(
     assert program.outputs[0].dtype.value == found.dtype
 
 
+def test_a_narrow_sum_is_noted() -> None:
+    model = graphcore("g (float16[1] x) => (float16 y) { y = Identity (x) }")
+    notes = [
+        popc.compile(model, options={"anchors": {"y": anchor}, "batches_per_step": 4}).notes
+        for anchor in ("sum", "sum:float32", "all")
+    ]
+    assert "anchors: the sum of y adds up in float16" in " ".join(notes[0])
+    assert notes[1:] == [(), ()]
+
+
 @pytest.mark.parametrize(
     ("own", "wanted"),
     [("float32", "float16"), ("float32", "int64"), ("float16", "bfloat16"), ("int32", "uint64")],

@@ -148,3 +148,27 @@ def test_values_put_back(library: Library, dtype: str) -> None:
         np.testing.assert_array_equal(got[0], expected[0])
     with pytest.raises(NativeFailure, match="out of range"):
         native_results(library, "MaxUnpool", [x, indices + 399], [out], {})
+
+
+_AXIS = st.builds(
+    WindowAxis,
+    *(st.integers(1, 40), st.integers(1, 6), st.integers(1, 4), st.integers(1, 5)),
+    *(st.integers(-5, 12), st.integers(-3, 12), st.integers(0, 60)),
+)
+
+
+@given(_AXIS, st.sampled_from(["padding", "none"]))
+def test_sizes_of_windows(axis: WindowAxis, included: str) -> None:
+    """As counted tap by tap."""
+    include = included == "padding"
+    low, high = (-axis.begin, axis.size + axis.end) if include else (0, axis.size)
+    starts = range(-axis.begin, axis.out * axis.stride - axis.begin, axis.stride)
+    taps = range(0, axis.extent, axis.dilation)
+    expected = [sum(low <= start + tap < high for tap in taps) for start in starts]
+    pairs = axis.counts(include_padding=include)
+    assert [size for size, times in pairs for _ in range(times)] == expected
+
+
+def test_sizes_of_many_windows_are_counted_at_once() -> None:
+    axis = WindowAxis(size=1 << 40, kernel=3, begin=1, end=1, out=1 << 40)
+    assert axis.counts(include_padding=False) == [(2, 1), (3, (1 << 40) - 2), (2, 1)]
