@@ -71,7 +71,7 @@ def test_losses(kind: str, reduction: str) -> None:
     graph.add_output(
         "loss", add_loss(graph, _spec(kind, reduction=reduction), graph.tensors.__getitem__)
     )
-    feeds = {"x": _X, "w": _W, "b": _B, "t": _LABELS, "s": _SAMPLES}
+    feeds: dict[str, Array] = {"x": _X, "w": _W, "b": _B, "t": _LABELS, "s": _SAMPLES}
     (found,) = run_graph(graph, feeds)
     expected = _expected(kind, _X, _W, _B, _LABELS, _SAMPLES)
     wanted = {"none": expected, "mean": expected.mean(), "sum": expected.sum()}[reduction]
@@ -84,7 +84,7 @@ def test_without_biases_and_with_wide_labels(kind: str) -> None:
     spec = _spec(kind, biases="", label_dtype=DType.INT64)
     graph.add_output("loss", add_loss(graph, spec, graph.tensors.__getitem__))
     labels, samples = _LABELS.astype(np.int64), _SAMPLES.astype(np.int64)
-    feeds = {"x": _X, "w": _W, "b": _B, "t": labels, "s": samples}
+    feeds: dict[str, Array] = {"x": _X, "w": _W, "b": _B, "t": labels, "s": samples}
     (found,) = run_graph(graph, feeds)
     zero = np.zeros_like(_B)
     np.testing.assert_allclose(found, _expected(kind, _X, _W, zero, _LABELS, _SAMPLES), rtol=2e-5)
@@ -95,7 +95,7 @@ def test_float16(kind: str) -> None:
     graph = _graph(DType.FLOAT16)
     graph.add_output("loss", add_loss(graph, _spec(kind), graph.tensors.__getitem__))
     x, w, b = (array.astype(np.float16) for array in (_X, _W, _B))
-    feeds = {"x": x, "w": w, "b": b, "t": _LABELS, "s": _SAMPLES}
+    feeds: dict[str, Array] = {"x": x, "w": w, "b": b, "t": _LABELS, "s": _SAMPLES}
     (found,) = run_graph(graph, feeds)
     np.testing.assert_allclose(found, _expected(kind, x, w, b, _LABELS, _SAMPLES), rtol=0.02)
 
@@ -132,7 +132,7 @@ def test_classes_are_drawn_by_the_law_of_zipf() -> None:
     add_loss(graph, spec, graph.tensors.__getitem__)
     (gather,) = {op for op in graph.ops if op.op_type == "Equal"}
     graph.add_output("samples", gather.operand(1))
-    feeds = {"x": _X, "w": _W, "b": _B, "t": _LABELS}
+    feeds: dict[str, Array] = {"x": _X, "w": _W, "b": _B, "t": _LABELS}
     (samples,) = run_graph(graph, feeds)
     assert samples.min() >= 0
     assert samples.max() < _CLASSES
