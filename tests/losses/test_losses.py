@@ -299,8 +299,7 @@ _INTEGERS = "int8, int16, int32, int64, uint8, uint16, uint32, uint64"
         (
             {},
             [
-                "loss.type is missing: choose from cross_entropy, ctc, identity, l1, mse, nce, "
-                "nll, sampled_softmax"
+                f"loss.type is missing: choose from {', '.join(LOSS_TYPES)}",
             ],
         ),
         (
