@@ -183,51 +183,46 @@ def test_half_partials_count() -> None:
     assert (one != half).any()
 
 
-@pytest.mark.parametrize("precision", ["float16", "mixed"])
-def test_a_table_off_chip_is_looked_up_by_rows(precision: str) -> None:
-    """With float32 variables there is no other copy of the table; training is the same."""
+def _table(rows: Array) -> onnx.ModelProto:
+    """The mean of the squares of three rows of a table."""
     nodes = [
         helper.make_node("Gather", ["table", "i"], ["a"]),
         helper.make_node("Mul", ["a", "a"], ["b"]),
         helper.make_node("ReduceMean", ["b"], ["loss"], keepdims=0),
     ]
-    table = np.random.default_rng(2).standard_normal((50, 4)).astype(np.float32)
     graph = helper.make_graph(
         nodes,
         "rows",
         [helper.make_tensor_value_info("i", 7, [3])],
         [helper.make_tensor_value_info("loss", 1, [])],
-        [numpy_helper.from_array(table, "table")],
+        [numpy_helper.from_array(rows, "table")],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    train = {
-        "loss": {"type": "identity", "input": "loss"},
-        "optimizer": {"type": "sgd", "learning_rate": 0.5},
-    }
-    found = []
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+@pytest.mark.parametrize("precision", ["float16", "mixed"])
+def test_a_table_off_chip_is_looked_up_by_rows(precision: str) -> None:
+    """With float32 variables there is no other copy of the table; training is the same."""
+    rows = np.random.default_rng(2).standard_normal((50, 4)).astype(np.float32)
+    model = _table(rows)
+    sgd = {"type": "sgd", "learning_rate": 0.5}
+    train = {"loss": {"type": "identity", "input": "loss"}, "optimizer": sgd}
+    found: list[Array] = []
+    options: dict[str, Any] = {"precision": precision}
     for place in ("on_chip", "off_chip"):
-        options = {
-            "precision": precision,
-            "verify_ir": True,
-            "tensor_location_override": {
-                "table": {"storage": place, "min_elements_for_off_chip": 1}
-            },
-        }
+        location = {"storage": place, "min_elements_for_off_chip": 1}
+        options["tensor_location_override"] = {"table": location}
         archive = popc.compile(model, train=train, options=options)
         program = popc_runtime.load(archive.to_bytes())
         program.run(i=np.array([49, 7, 7]))
         found.append(program.state.read(VariableRole.WEIGHT)["table"])
     np.testing.assert_allclose(found[0], found[1], rtol=2e-3, atol=1e-6)
-    assert (found[1] != table.astype(found[1].dtype)).any(axis=1).sum() == 2
-    planned = planned_model(model, options, train=train)
-    ops = {op.op_type for nested in planned.graph.walk() for op in nested.ops}
-    assert "RemoteGather" in ops
-    assert ("RemoteScatterAdd" in ops) == (precision == "mixed"), "steps of float32 alone"
-    whole = [
-        tensor.name
-        for nested in planned.graph.walk()
-        for op in nested.ops
-        for tensor in op.outputs
-        if tensor.type.shape == (50, 4) and not op.op_type.startswith("Remote")
-    ]
+    assert (found[1] != rows.astype(found[1].dtype)).any(axis=1).sum() == 2
+    graphs = planned_model(model, options, train=train).graph.walk()
+    ops = [op for nested in graphs for op in nested.ops]
+    types = {op.op_type for op in ops}
+    assert "RemoteGather" in types
+    assert ("RemoteScatterAdd" in types) == (precision == "mixed"), "steps of float32 alone"
+    others = [op for op in ops if not op.op_type.startswith("Remote")]
+    whole = [tensor for op in others for tensor in op.outputs if tensor.type.shape == (50, 4)]
     assert precision == "float16" or not whole
