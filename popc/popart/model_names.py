@@ -7,6 +7,8 @@ from typing import Final
 
 import onnx
 
+from popc.frontend import nested_graphs
+
 __all__ = [
     "EFFECTS",
     "all_names",
@@ -25,9 +27,8 @@ def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """The nodes of a graph and of its subgraphs, each before those that it holds."""
     for node in graph.node:
         yield node
-        for attribute in node.attribute:
-            for nested in (attribute.g, *attribute.graphs):
-                yield from nodes_of(nested)
+        for nested in nested_graphs(node):
+            yield from nodes_of(nested)
 
 
 def place_of(node: onnx.NodeProto) -> int | None:
@@ -58,9 +59,8 @@ def read_names(graph: onnx.GraphProto) -> set[str]:
     names = {info.name for info in graph.output}
     for node in graph.node:
         names.update(node.input)
-        for attribute in node.attribute:
-            for nested in (attribute.g, *attribute.graphs):
-                names |= read_names(nested)
+        for nested in nested_graphs(node):
+            names |= read_names(nested)
     return names
 
 
@@ -70,7 +70,6 @@ def needed_names(graph: onnx.GraphProto, roots: Iterable[str]) -> set[str]:
     for node in reversed(graph.node):
         if node.op_type in EFFECTS or not needed.isdisjoint(node.output):
             needed.update(node.input)
-            for attribute in node.attribute:
-                for nested in (attribute.g, *attribute.graphs):
-                    needed |= read_names(nested)
+            for nested in nested_graphs(node):
+                needed |= read_names(nested)
     return needed

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
 
 import onnx
 
+from popc import frontend
 from popc.caching.keys import compiler_parts
 from popc.cost import CostReport
 from popc.frontend import LoadedModel
@@ -80,7 +82,7 @@ class Setup:
     """A session without its state.
 
     Attributes:
-        loaded: The model.
+        loaded: The model, which is known to be sound when it is compiled.
         flow: Batches per step, and anchors.
         device, options, patterns, name: As they were given; copies.
         loss, optimizer: How it trains; "" and ``None`` if it does not.
@@ -122,6 +124,8 @@ class Setup:
         """
         loaded = read_for_session(source, shapes)
         options = (options or SessionOptions()).copied()
+        if not folder_of(options, device):
+            loaded = frontend.load_model(loaded.proto, loaded.base_dir)
         patterns = (patterns or Patterns()).copied()
         if optimizer is None and not flow.nAnchors():
             raise popart_exception("User must specify an anchor tensor when doing inference.")
@@ -155,7 +159,7 @@ class Setup:
         """The settings of weights that have others than the default ones."""
         return variable_settings(self.model)
 
-    @property
+    @cached_property
     def unused_weights(self) -> set[str]:
         """Initializers that nothing reads."""
         names = {weight.name for weight in self.model.graph.initializer}
@@ -228,6 +232,8 @@ class Setup:
     def _compile(self) -> None:
         assert self._program is not None
         self._program.listings = Listings.of(self.options)
+        if not self.loaded.sha256:
+            self.loaded = frontend.load_model(self.model, self.base)
         try:
             self._program.transform()
         except (ModelError, OptionError, UsageError) as error:

@@ -72,6 +72,7 @@ class Executable(Runnable):
         guard: Callable[[], None] | None = None,
         share: ReplicaShare | None = None,
         host_calls: Mapping[str, Callable[..., Any]] | None = None,
+        bind_late: bool = False,
     ) -> None:
         start = perf_counter()
         self.recipe, self.share = recipe, share
@@ -92,7 +93,7 @@ class Executable(Runnable):
             threads=threads,
             checks=chosen_checks(manifest, given=floating_point_checks),
             counted=tuple(profiles or ()),
-            late=[variant.name for variant in manifest.variants],
+            late=manifest.programs if bind_late else [each.name for each in manifest.variants],
             engine=engine,
             watch=watch,
             share=share,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import popc.compiler
 import popc.popart.program
 from popc import popart
 
+_POPC = Path(popc.compiler.__file__).parent
 _X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
 
@@ -105,6 +108,31 @@ def test_a_cached_program_is_not_compiled_again(
     assert len(compilations) == 2
     assert "Compiling again" in capsys.readouterr().err
     np.testing.assert_array_equal(results[0], results[2])
+
+
+def test_a_start_from_the_cache_hashes_the_model_and_compiles_nothing(tmp_path: Path) -> None:
+    """What is called is counted, by the folders of popc."""
+
+    def start() -> Counter[str]:
+        calls: Counter[str] = Counter()
+        with popart.DeviceManager().acquireAvailableDevice() as device:
+            profile = cProfile.Profile()
+            with profile:
+                session = _inference(device, enableEngineCaching=True, cachePath=str(tmp_path))
+                session.prepareDevice()
+        for entry in profile.getstats():
+            if not isinstance(entry.code, str):
+                file = Path(entry.code.co_filename)
+                folder = file.relative_to(_POPC).parts[0] if file.is_relative_to(_POPC) else ""
+                calls.update({folder: entry.callcount, entry.code.co_name: entry.callcount})
+        return calls
+
+    cold, warm = start(), start()
+    stages = ("transforms", "schedule", "memory", "lowering", "archive")
+    assert min(cold[stage] for stage in stages) > 0
+    assert not any(warm[stage] for stage in stages)
+    looks = ("_hash_of", "check_structure")
+    assert [[calls[name] for name in looks] for calls in (cold, warm)] == [[1, 1], [1, 0]]
 
 
 def test_sessions_that_share_a_cache_at_the_same_time_compile_once(
