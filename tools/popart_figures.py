@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -118,8 +119,7 @@ def _convolutional() -> _Model:
 def _sample() -> _Model:
     """The sample with a BERT: a pipeline, recomputation, and replicas."""
     sys.path[:0] = [str(_ROOT / "facade"), str(_ROOT / "samples")]
-    import popart_bert
-    import popart_steps
+    popart_bert, popart_steps = map(import_module, ("popart_bert", "popart_steps"))
 
     task = popart_bert.Bert().task()
     options, ipus = popart_steps.settings(), 2 * popart_steps.REPLICAS

@@ -149,7 +149,10 @@ def keep_program(folder: str, program: SavedProgram, parts: Mapping[str, Packabl
         log("session", "WARN", "The program is not kept: the cache cannot be written")
         return
     try:
-        extra = {"infos": infos, "sha256": hashlib.sha256(program.archive).hexdigest()}
+        extra: dict[str, Packable] = {
+            "infos": infos,
+            "sha256": hashlib.sha256(program.archive).hexdigest(),
+        }
         store_entry(folder, program.key, write, names=(), parts=parts, extra=extra)
         prune(folder, cache_bounds(), keep=program.key)
     except ResourceError as error:

@@ -298,3 +298,50 @@ def test_sums_of_gradients_are_variables_that_rest_at_zero(
     if not option:
         with pytest.raises(popart.popart_exception, match="begins as 0 here"):
             second.writeWeights(popart.PyWeightsIO({"Accum___w": np.ones((4, 2), np.float32)}))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "names"),
+    [
+        ("Post", []),
+        ("Running", ["Counter____VGraph0_PStage2", "Counter____VGraph1_PStage1"]),
+    ],
+)
+def test_counters_of_running_means_can_be_anchored_and_rest_at_zero(
+    strategy: str, names: list[str]
+) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 4], "x")
+    for number in (0, 1):
+        w = builder.addInitializedInputTensor(np.eye(4, dtype=np.float32))
+        with builder.virtualGraph(number), builder.pipelineStage(number):
+            x = builder.aiOnnx.matmul([x, w])
+    with builder.virtualGraph(1), builder.pipelineStage(1):
+        loss = builder.aiGraphcore.l1loss([x], 0.1)
+    options = popart.SessionOptions()
+    options.virtualGraphMode = popart.VirtualGraphMode.Manual
+    options.enablePipelining = options.enableGradientAccumulation = True
+    options.accumulationFactor = 3
+    options.accumulationAndReplicationReductionType = popart.ReductionType.Mean
+    options.meanAccumulationAndReplicationReductionStrategy = popart.MeanReductionStrategy(
+        popart.MeanReductionStrategy.__members__[strategy]
+    )
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(2, {name: popart.AnchorReturnType("All") for name in names}),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createIpuModelDevice({"numIPUs": 2}),
+        userOptions=options,
+    )
+    assert sorted(name for name in session.getAllTensorIds() if "Counter" in name) == names
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": np.ones((2, 3, 2, 4), np.float32)}, anchors))
+    for name in names:
+        np.testing.assert_array_equal(anchors[name], [[1, 2, 3], [1, 2, 3]])
+    rest = {name: np.ones((), np.float32) for name in names}
+    session.weightsToHost()
+    session.readWeights(popart.PyWeightsIO(rest))
+    assert not any(rest.values())
