@@ -17,6 +17,7 @@ __all__ = [
     "nodes_of",
     "place_of",
     "read_names",
+    "stage_of",
 ]
 
 # Nodes that do more than compute: whatever they read is needed.
@@ -33,7 +34,16 @@ def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 def place_of(node: onnx.NodeProto) -> int | None:
     """The number of the virtual graph that a node says it is on."""
-    return next((item.i for item in node.attribute if item.name == "__ipu_number"), None)
+    return _number(node, "__ipu_number")
+
+
+def stage_of(node: onnx.NodeProto) -> int | None:
+    """The stage of a pipeline that a node says it is in."""
+    return _number(node, "__pipeline_stage")
+
+
+def _number(node: onnx.NodeProto, name: str) -> int | None:
+    return next((item.i for item in node.attribute if item.name == name), None)
 
 
 def known_names(graph: onnx.GraphProto) -> set[str]:

@@ -238,6 +238,8 @@ class Setup:
             self._program.transform()
         except (ModelError, OptionError, UsageError) as error:
             raise self._said(error) from error
+        if self.loss:
+            self._require_scalar_loss()
         for note in self._program.transform().model.notes:
             log_once("ir", note)
         folder = self.options.serializedPoprithmsShiftGraphsDir
@@ -245,6 +247,14 @@ class Setup:
             write_shift_graphs(folder, self._program.orders())
         if Snapshot.FINAL in self._program.listings.checkpoints:
             self._program.planned()
+
+    def _require_scalar_loss(self) -> None:
+        found = self.found_type(self.loss)
+        if found is not None and found.size != 1:
+            raise popart_exception(
+                f"Loss tensor, '{self.loss}', must be a scalar tensor, but has shape "
+                f"{list(found.shape)}"
+            )
 
     def _said(self, error: PopcError) -> Exception:
         """An error of popc in PopART's words; the error itself if PopART has none."""

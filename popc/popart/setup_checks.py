@@ -17,6 +17,7 @@ from popc.popart.op_errors import op_text
 from popc.popart.op_refusals import refusals
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
+from popc.popart.pipeline_checks import placement_problems
 from popc.popart.prefixes import reserved_prefix_of
 from popc.popart.session_options import highest_virtual_graph, replicas_of
 from popc.training import training_anchors
@@ -54,6 +55,12 @@ def check_setup(given: _Given) -> None:
 def _problems(given: _Given) -> Iterator[str]:
     yield from _name_problems(given.model)
     yield from _option_problems(given.options, trains=given.optimizer is not None)
+    yield from placement_problems(
+        given.model,
+        given.options,
+        batches=given.flow.batchesPerStep(),
+        trains=given.optimizer is not None,
+    )
     yield from refusals(given.model, pipelines=bool(given.options.enablePipelining))
     known = all_names(given.model)
     if given.optimizer is not None and given.loss not in known:
