@@ -57,7 +57,7 @@ from popc.popart.session_options import (
     replicas_of,
 )
 from popc.popart.session_training import training_of
-from popc.popart.setup_checks import check_device, check_setup, no_anchor
+from popc.popart.setup_checks import check_device, check_loss, check_setup, no_anchor
 from popc.popart.shared_variables import on_one_replica, variable_settings
 from popc.popart.shift_graphs import write_shift_graphs
 from popc.popart.summary import summary_of
@@ -238,8 +238,7 @@ class Setup:
             self._program.transform()
         except (ModelError, OptionError, UsageError) as error:
             raise self._said(error) from error
-        if self.loss:
-            self._require_scalar_loss()
+        check_loss(self.loss, self.found_type(self.loss))
         for note in self._program.transform().model.notes:
             log_once("ir", note)
         folder = self.options.serializedPoprithmsShiftGraphsDir
@@ -247,14 +246,6 @@ class Setup:
             write_shift_graphs(folder, self._program.orders())
         if Snapshot.FINAL in self._program.listings.checkpoints:
             self._program.planned()
-
-    def _require_scalar_loss(self) -> None:
-        found = self.found_type(self.loss)
-        if found is not None and found.size != 1:
-            raise popart_exception(
-                f"Loss tensor, '{self.loss}', must be a scalar tensor, but has shape "
-                f"{list(found.shape)}"
-            )
 
     def _said(self, error: PopcError) -> Exception:
         """An error of popc in PopART's words; the error itself if PopART has none."""
@@ -312,10 +303,9 @@ class Setup:
 
     def summary(self) -> str:
         """The costs as text, and the steps of a run, if they are asked for."""
-        report = self.costs()
         assert self._program is not None
-        asked = dict(self.options.reportOptions).get(_STEPS, "false")
-        return summary_of(report, self._program.planned(), steps=str(asked).lower() == "true")
+        steps = str(dict(self.options.reportOptions).get(_STEPS, "false")).lower() == "true"
+        return summary_of(self.costs(), self._program.planned(), steps=steps)
 
     def serialized(self) -> str:
         """The ops in the order in which they run, as JSON."""
@@ -348,9 +338,8 @@ class Setup:
 
     def _to_save(self, archive: bytes, key: str) -> SavedProgram:
         infos = {name: self.info(name) for name in self.ids()}
-        return SavedProgram(
-            key, archive, {n: (info.data_type(), info.shape()) for n, info in infos.items()}
-        )
+        known = {name: (info.data_type(), info.shape()) for name, info in infos.items()}
+        return SavedProgram(key, archive, known)
 
     def save(self, path: Path) -> None:
         """Write the program to a file.

@@ -99,9 +99,8 @@ class Executable(Runnable):
             share=share,
         )
         self._counters = cycle_counters(profiles or {}, self._engine)
-        self._run_lock = RunLock(watch, guard)
+        self._run_lock, self._background = RunLock(watch, guard), Background()
         self._lock = self._run_lock.lock
-        self._background = Background()
         self._bind_seconds = perf_counter() - start
         self._describe(MAIN_PROGRAM, manifest)
         self._dispatch: Dispatch | None = dispatch_of(manifest, self._sibling, self._run_lock)

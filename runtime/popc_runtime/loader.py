@@ -100,19 +100,11 @@ def load(
             differ in what they load.
     """
     count, limits, numbers = chosen_threads(threads), Limits.of(limits), _wants_numbers(bfloat16)
-    settings = {
-        "seed": seed,
-        "threads": threads,
-        "floating_point_checks": floating_point_checks,
-        "engine": engine,
-        "limits": limits,
-        "bfloat16": bfloat16,
-        "timeout": timeout,
-        "copy_weights": copy_weights,
-        "require_signature": require_signature,
-        "host_calls": host_calls,
-        "bind_late": bind_late,
-    }
+    settings: dict[str, Any] = {"seed": seed, "threads": threads, "engine": engine}
+    settings |= {"floating_point_checks": floating_point_checks, "limits": limits}
+    settings |= {"bfloat16": bfloat16, "timeout": timeout, "copy_weights": copy_weights}
+    settings |= {"require_signature": require_signature, "host_calls": host_calls}
+    settings["bind_late"] = bind_late
     with (
         ArchiveFile.open(source, limits=limits) as archive,
         _signed(archive, source, require_signature).begin(
