@@ -12,7 +12,7 @@ def library() -> Extension:
     """The module; a build that fails leaves a package that searches in Python."""
     return Extension(
         "popc.schedule._native",
-        ["popc/schedule/csrc/module.c", "popc/schedule/csrc/shift.c"],
+        [f"popc/schedule/csrc/{name}.c" for name in ("kahn", "module", "shift", "steps")],
         depends=["popc/schedule/csrc/shift.h"],
         extra_compile_args=["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-O2"],
         extra_link_args=["-s"] if sys.platform == "linux" else [],

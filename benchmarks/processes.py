@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from sysconfig import get_path
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
+from benchmarks.random_orders import make_model
 from benchmarks.subjects import Subject, branching, trained
 from popc_runtime.native import find_library
 
@@ -47,13 +49,13 @@ except OSError:
 """
 _COMPILE = """
 import json, sys, time
-start = time.perf_counter()
+start = time.process_time()
 import popc
-imported = time.perf_counter()
+imported = time.process_time()
 archive = popc.compile(sys.argv[1], **json.loads(sys.argv[3]))
-compiled = time.perf_counter()
+compiled = time.process_time()
 archive.save(sys.argv[2], force=True)
-saved = time.perf_counter()
+saved = time.process_time()
 {peak}
 print(json.dumps([imported - start, compiled - imported, saved - compiled, 1024 * peak]))
 """
@@ -205,26 +207,33 @@ def _compilations(*, quick: bool) -> Iterator[dict[str, Any]]:
 
 
 def measure_curve(*, quick: bool) -> list[dict[str, Any]]:
-    """Compile time of synthetic graphs of growing size."""
-    rows: list[dict[str, Any]] = []
-    for count in (1000, 5000) if quick else (1000, 5000, 20_000):
-        with tempfile.TemporaryDirectory() as folder:
-            model = Path(folder) / "model.onnx"
-            model.write_bytes(branching(count))
-            seconds, peak, _ = _compile(model, {})
-        rows.append(
-            {
-                "ops": count,
-                "compile s": seconds[1],
-                "us per op": 1e6 * seconds[1] / count,
-                "peak MB": peak / 1e6,
-            }
-        )
-    return rows
+    """Compile time of synthetic graphs of growing size, of one core."""
+    makers: dict[str, Callable[[int], bytes]] = {"branching": branching}
+    for family in ("chain", "transformer", "layered", "series_parallel"):
+        makers[family] = partial(make_model, family, seed=0)
+    return [
+        _point(family, make(count), count)
+        for count in ((1000, 5000) if quick else (1000, 5000, 20_000, 100_000))
+        for family, make in makers.items()
+    ]
+
+
+def _point(family: str, model: bytes, count: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(model)
+        seconds, peak, _ = _compile(path, {})
+    return {
+        "graph": family,
+        "ops": count,
+        "compile s": seconds[1],
+        "us per op": 1e6 * seconds[1] / count,
+        "peak MB": peak / 1e6,
+    }
 
 
 def _compile(model: Path, keywords: dict[str, Any]) -> tuple[list[float], int, int]:
-    """Seconds to import, compile and save; peak bytes in memory; bytes of the archive."""
+    """Seconds of processors to import, compile and save; peak bytes in memory; the archive's."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.popx"
         *seconds, peak = json.loads(

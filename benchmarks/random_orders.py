@@ -1,4 +1,4 @@
-"""Families of random scheduling problems, with fixed seeds, and a plain search to compare with."""
+"""Families of random graphs, with fixed seeds, as scheduling problems and as ONNX models."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import onnx
+from onnx import helper
+
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["FAMILIES", "make_problem"]
+__all__ = ["FAMILIES", "UNIT", "make_model", "make_problem"]
+
+UNIT: Final = 64  # bytes that memory is allocated in
+_OF_ONE: Final = ("Tanh", "Neg", "Relu", "Sigmoid", "Exp", "Softmax")
+_OF_TWO: Final = ("Add", "Mul", "Sub", "Max")
 
 _Parents = list[list[int]]  # of each node, those whose results it reads
 
@@ -84,14 +91,14 @@ FAMILIES: Final[Mapping[str, Callable[[int, random.Random], _Parents]]] = {
 
 
 def make_problem(family: str, count: int, seed: int) -> OrderingProblem:
-    """A problem of ``count`` nodes, each of which makes one buffer of 1 to 64 units of 64 bytes."""
+    """A problem of ``count`` nodes, each of which makes one buffer of 1 to 64 units."""
     draw = random.Random(f"{family} {seed}")
     parents = FAMILIES[family](count, draw)
     successors: list[list[int]] = [[] for _ in parents]
     for node, before in enumerate(parents):
         for other in before:
             successors[other].append(node)
-    weights = [64 * draw.randint(1, 64) for _ in parents]
+    weights = [UNIT * draw.randint(1, 64) for _ in parents]
     return OrderingProblem(
         members=[(node,) for node in range(count)],
         successors=successors,
@@ -109,3 +116,26 @@ def make_problem(family: str, count: int, seed: int) -> OrderingProblem:
         initial=(),
         floor=0,
     )
+
+
+def make_model(family: str, count: int, seed: int) -> bytes:
+    """A model of ``count`` nodes on eight numbers each; what nobody reads is an output."""
+    parents = FAMILIES[family](count, random.Random(f"{family} {seed}"))
+    read = {parent for before in parents for parent in before}
+    nodes: list[onnx.NodeProto] = []
+    for node, before in enumerate(parents):
+        operands = [f"t{parent}" for parent in before] or ["x"]
+        op_type = "Sum"
+        if len(operands) < 3:
+            types = _OF_ONE if len(operands) == 1 else _OF_TWO
+            op_type = types[node % len(types)]
+        nodes.append(helper.make_node(op_type, operands, [f"t{node}"]))
+    graph = helper.make_graph(
+        nodes,
+        family,
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 8))],
+        [onnx.ValueInfoProto(name=f"t{node}") for node in range(count) if node not in read],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return model

@@ -1,19 +1,21 @@
 """Compare the schedules of every algorithm on the sample graphs.
 
-    python -m benchmarks.schedules [--quick] [--only NAME]...
+    python -m benchmarks.schedules [--quick] [--only NAME]... [--families]
 
 The columns of the algorithms say how much higher the peak of live memory is, or the sum over all
-steps with --total, than that of the schedule which is chosen by default.
+steps with --total, than that of the schedule which is chosen by default.  With --families, the
+graphs are random ones, and Kahn's orders, a plain shift search's and the best ones stand beside.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from benchmarks.families import measure_families
 from benchmarks.subjects import branching, tiny_additions, trained
 from popc.cli.report import format_table
 from popc.compiler import transform_program
@@ -122,14 +124,22 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="leave the largest graphs out")
     parser.add_argument("--total", action="store_true", help="compare sums instead of peaks")
     parser.add_argument("--only", action="append", metavar="NAME", help="may be given again")
+    parser.add_argument("--families", action="store_true", help="take random graphs")
     arguments = parser.parse_args()
+    if arguments.families:
+        _print(list(measure_families(quick=arguments.quick)))
+        return
     rows = [
         _row(subject.name, subject.graph(), total=arguments.total)
         for subject in _subjects(quick=arguments.quick)
         if arguments.only is None or subject.name in arguments.only
     ]
+    _print(rows)
+
+
+def _print(rows: Sequence[Mapping[str, str]]) -> None:
     columns = list(rows[0]) if rows else []
-    cells = [[row[column] for column in columns] for row in rows]
+    cells = [[row.get(column, "-") for column in columns] for row in rows]
     print(format_table([columns, *cells], right=tuple(range(1, len(columns)))))
 
 

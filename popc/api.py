@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, BinaryIO, Unpack
 
 from popc.archive import Archive, Content, build_archive
+from popc.collector import without_collector
 from popc.compiler import Compiled, Planned, compile_program, plan_program
 from popc.evaluation import compile_evaluation
 from popc.fitting import prove_fits
@@ -62,8 +63,8 @@ def compile_requests(
     """
     first = requests.programs[0]
     check_target(first.options)
-    loaded = first.load()
-    with sharing() if len(requests.programs) > 1 else nullcontext():
+    with without_collector(), sharing() if len(requests.programs) > 1 else nullcontext():
+        loaded = first.load()
         compiled = [compile_program(request, loaded, watch) for request in requests.programs]
         return archive_of_requests(requests, compiled, watch, against)
 

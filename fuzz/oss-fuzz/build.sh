@@ -1,6 +1,7 @@
 #!/bin/bash -eu
 # Run by OSS-Fuzz, which says in CC, CFLAGS and LIB_FUZZING_ENGINE what to build with.
-POPC_NATIVE=none pip3 install ./runtime . # only what is written in Python: the C core has targets of its own
+# Targets share helpers with tests, which need hypothesis.
+POPC_NATIVE=none pip3 install ./runtime . hypothesis # only what is written in Python: the C core has targets of its own
 fuzz/build_native.sh "$WORK/native"
 cp "$WORK/native/kernels" "$WORK/native/programs" "$OUT/"
 cat > "$OUT/kernels.options" <<OPTIONS

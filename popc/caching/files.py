@@ -16,7 +16,7 @@ from popc_runtime.format.serialization import Fields, Packable, pack, unpack
 from popc_runtime.format.sources import FileSource
 from popc_runtime.ground.hints import Final
 from popc_runtime.native import fast_sha256
-from popc_runtime.process.paths import usable_path
+from popc_runtime.process.paths import read_regular, usable_path
 
 __all__ = ["Records", "file_hash", "hash_of"]
 
@@ -35,8 +35,8 @@ class Records:
     def recall(self, key: str) -> Fields | None:
         """A record; ``None`` if there is none, or it is damaged."""
         try:
-            with open(self._path(key), "rb") as file:
-                return unpack(file.read(), "a record of the cache", DEFAULT_LIMITS)
+            data = read_regular(self._path(key), _LARGE)
+            return unpack(data, "a record of the cache", DEFAULT_LIMITS)
         except (OSError, CorruptArchiveError):
             return None
 
@@ -75,7 +75,8 @@ def file_hash(path: str, folder: str) -> bytes:
     state = _state(before)
     known = memory.recall(key)
     if known is not None and known.any("state") == state:
-        return known.data("sha256")
+        with suppress(CorruptArchiveError):
+            return known.data("sha256")
     found = _hashed(path)
     settled = max(before.st_mtime_ns, before.st_ctime_ns) < time.time_ns() - _SETTLED_NS
     if settled and _state(os.stat(path)) == state:

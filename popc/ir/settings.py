@@ -73,6 +73,7 @@ class OpSettings:
             Ops of a call stay apart from others, and calls of the same ops share one graph.
         available_memory: How much of a tile's memory temporary data may take; ``None``: what the
             options say.
+        stochastic_rounding: Whether results are rounded at random; ``None``: as the options say.
     """
 
     origin: str = ""
@@ -92,10 +93,11 @@ class OpSettings:
     location: str = ""
     call: str = ""
     available_memory: float | None = None
+    stochastic_rounding: bool | None = None
 
     @property
-    def place(self) -> tuple[int | None, int | None, int | None, int | None, str, str]:
-        """The place of the op.  Ops with different places are never merged or fused."""
+    def place(self) -> tuple[int | str | None, ...]:
+        """The place of the op, and how it rounds.  Ops that differ are never merged or fused."""
         return (
             self.virtual_graph,
             self.pipeline_stage,
@@ -103,6 +105,7 @@ class OpSettings:
             self.batch_phase,
             self.tile_set,
             self.call,
+            self.stochastic_rounding,
         )
 
     def inherited(self) -> OpSettings:
@@ -119,9 +122,17 @@ class OpSettings:
             recompute=self.recompute if own else other.recompute,
         )
 
-    def fused(self, last: OpSettings) -> OpSettings:
-        """The settings of an op that also does what came next, whose results it now gives."""
-        part = max(self.part, last.part)
+    def fused(self, *others: OpSettings, origin: str | None = None) -> OpSettings:
+        """The settings of an op that also does what comes next; it gives results of the last.
+
+        ``origin`` is what it comes from, if that is more than this op does.
+        """
+        last = others[-1]
         return replace(
-            self, part=part, recompute=last.recompute, inplace=(), location=last.location
+            self,
+            origin=self.origin if origin is None else origin,
+            part=max(self.part, *(other.part for other in others)),
+            recompute=last.recompute,
+            inplace=(),
+            location=last.location,
         )

@@ -17,6 +17,7 @@ from popc.optimizers.spec import (
     Adaptive,
     AutomaticLossScaling,
     ClipNorm,
+    GradientMap,
     OptimizerSpec,
     Specific,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "Adaptive",
     "AutomaticLossScaling",
     "ClipNorm",
+    "GradientMap",
     "Merging",
     "OptimizerSpec",
     "Sharing",

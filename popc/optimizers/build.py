@@ -9,11 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from popc.ir import Graph, OpSettings, Tensor, TensorType
+from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops.build import build
 from popc.optimizers.adam import update_by_adam
 from popc.optimizers.adaptive import update_by_adaptive
 from popc.optimizers.loss_scaling import LOSS_SCALING, add_loss_scale_update
+from popc.optimizers.mapping import FunctionCall, map_gradient, without_scale
 from popc.optimizers.merged import MergedUpdate
 from popc.optimizers.merging import NOT_MERGED, Merging, finish_parts, merged_updates
 from popc.optimizers.resolve import Resolution
@@ -23,7 +24,7 @@ from popc.optimizers.sharded import ShardedUpdate
 from popc.optimizers.spec import SGD, Adam, Adaptive, OptimizerSpec
 from popc.optimizers.update import Sharing, UpdateRule, WeightUpdate
 from popc.options import MeanStrategy, Reduction
-from popc_runtime.errors import OptionError
+from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import DType, HyperParameter
 
 __all__ = ["STATE_PREFIXES", "UpdateContext", "UpdateResult", "UpdatedWeight", "add_updates"]
@@ -35,10 +36,6 @@ _NORM: Final = "GlobalNorm___"
 _REDUCED: Final = "FinalReducedGradient___"
 
 _SCALAR: Final = TensorType(DType.FLOAT32, ())
-
-# What is made of the gradients of replicas, by what is made of those of micro-batches.
-_REDUCTIONS: Final = {"mean": "mean", "sum": "add"}
-
 
 # What precedes the name of a weight in those of its states.
 STATE_PREFIXES: Final = ("Accl___", "Accl1___", "Accl2___", "Accl3___")
@@ -53,6 +50,11 @@ def _nothing(weight: Tensor) -> frozenset[str]:
     return frozenset()
 
 
+def _no_function(name: str, graph: Graph, inputs: Sequence[Tensor]) -> tuple[Tensor, list[Op]]:
+    del graph, inputs
+    raise ModelError(f"there is no function {name!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateContext:
     """The facts about the program that updates have to know.
@@ -60,6 +62,7 @@ class UpdateContext:
     Attributes:
         accumulation_factor: How many micro-batches there are per update.
         reduction: What is made of their gradients.
+        reduction_of_replicas: What is made of the gradients of replicas.
         mean_strategy: How: POST divides the sum at the end, RUNNING keeps the mean of those
             so far, which cannot overflow.
         loss_scale: What the gradients are multiplied by: see `loss_scale`.
@@ -68,10 +71,12 @@ class UpdateContext:
         sharing: Which of them share the weight of a name; ``None``: all.
         divided: What replicas divide among them of a weight: "weight" itself, its "state".
         merging: Which updates are made together.
+        call: Calls functions of the model that change gradients.
     """
 
     accumulation_factor: int = 1
     reduction: Reduction = Reduction.SUM
+    reduction_of_replicas: Reduction = Reduction.SUM
     mean_strategy: MeanStrategy = MeanStrategy.POST
     loss_scale: Tensor | float = 1.0
     largest_loss_scale: float = 2.0**15
@@ -79,6 +84,7 @@ class UpdateContext:
     sharing: Callable[[str], Sharing] | None = None
     divided: Callable[[Tensor], frozenset[str]] = _nothing
     merging: Merging = NOT_MERGED
+    call: FunctionCall = _no_function
 
     def shared_by(self, weight: str) -> Sharing:
         """The replicas that share a weight."""
@@ -86,22 +92,30 @@ class UpdateContext:
 
     @property
     def kind(self) -> str:
-        """The operation of an ``Accumulate`` on gradients, and of an all-reduce over replicas."""
-        means = self.reduction is Reduction.MEAN
-        return "mean" if means and self.mean_strategy is MeanStrategy.RUNNING else "sum"
+        """The operation of an ``Accumulate`` on gradients."""
+        return "mean" if self._runs(self.reduction) else "sum"
 
     @property
-    def divisor(self) -> float:
-        """The number to divide the accumulated gradient by, beside the loss scale.
+    def kind_of_replicas(self) -> str:
+        """The operation of an all-reduce of gradients over replicas."""
+        return "mean" if self._runs(self.reduction_of_replicas) else "add"
 
-        The number of replicas that it is reduced over comes on top: see `divides`.
+    def divisor(self, sharing: Sharing) -> float:
+        """The number to divide gradients by that have been added up, beside the loss scale.
+
+        ``sharing``: the replicas that they are reduced over.
         """
-        return self.accumulation_factor if self.divides else 1.0
+        micro_batches = self.accumulation_factor if self._divides(self.reduction) else 1
+        replicas = sharing.size if self._divides(self.reduction_of_replicas) else 1
+        return float(micro_batches * replicas)
 
-    @property
-    def divides(self) -> bool:
+    def _runs(self, reduction: Reduction) -> bool:
+        """True if the mean of those so far is kept."""
+        return reduction == Reduction.MEAN and self.mean_strategy == MeanStrategy.RUNNING
+
+    def _divides(self, reduction: Reduction) -> bool:
         """True if gradients are added up, and divided only when the weight is updated."""
-        return self.reduction != self.kind
+        return reduction == Reduction.MEAN and self.mean_strategy == MeanStrategy.POST
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +187,7 @@ class _Updates:
     def _prepared(self, weight: Tensor, gradient: Tensor) -> WeightUpdate:
         context, s = self.context, self.scalars
         sharing = context.shared_by(weight.name)
-        divisor = float(context.divisor * (sharing.size if context.divides else 1))
+        divisor = context.divisor(sharing)
         if divisor not in self.scales:
             self.scales[divisor] = s.div(1.0, s.mul(context.loss_scale, divisor))
         scale = self.scales[divisor]
@@ -193,11 +207,7 @@ class _Updates:
         accumulated_later = [u for u in self.weights if self._accumulates_itself(u)]
         for update in self.weights:
             if update not in accumulated_later:
-                if self.context.accumulation_factor > 1:
-                    self._accumulate(update)
-                update.gradient = update.reduced(
-                    update.gradient, _REDUCTIONS[self.context.kind], prefix=_REDUCED
-                )
+                self._reduce(update)
         self._clip()
         self._update(accumulated_later)
         add_loss_scale_update(
@@ -234,13 +244,24 @@ class _Updates:
             not isinstance(update, ShardedUpdate)
             and isinstance(self.spec, SGD)
             and self.context.accumulation_factor > 1
-            and self.context.kind == "sum"
+            and (self.context.kind, self.context.kind_of_replicas) == ("sum", "add")
             and not clipped
+            and not self.resolution.functions(update.name)
             and accumulates_into_velocity(self.spec, update)
         )
 
+    def _reduce(self, update: WeightUpdate) -> None:
+        """Reduce a gradient over micro-batches and replicas, and let functions change it."""
+        if self.context.accumulation_factor > 1:
+            self._accumulate(update)
+        functions = self.resolution.functions(update.name)
+        reduced = update.reduced_whole if functions else update.reduced
+        update.gradient = reduced(update.gradient, self.context.kind_of_replicas, prefix=_REDUCED)
+        if functions:
+            map_gradient(update, functions, self.context.call)
+
     def _accumulate(self, update: WeightUpdate) -> None:
-        gradient, dtype = update.gradient, self.spec.accum_type
+        gradient, dtype = update.gradient, self.resolution.accum_type(update.name)
         if dtype is not None and dtype is not gradient.type.dtype:
             gradient = update.emit("Cast", [gradient], attributes={"to": dtype.value})
         if self.context.kind == "mean":
@@ -276,6 +297,7 @@ class _Updates:
         updates = {update.name: update for update in self.weights}
         for index, group in enumerate(self.resolution.clip_groups):
             settings = OpSettings(origin=f"clip_norm[{index}]")
+            without_scale([updates[name] for name in group])
             scale = self._common_scale(index, [updates[name] for name in group])
             squares = [
                 updates[name].total(

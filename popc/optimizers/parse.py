@@ -30,6 +30,7 @@ from popc.optimizers.spec import (
     Adaptive,
     AutomaticLossScaling,
     ClipNorm,
+    GradientMap,
     OptimizerSpec,
     Specific,
     option_error,
@@ -65,7 +66,12 @@ _CHOICES: Final = {
     "weight_decay_mode": ("decay", "l2_regularization"),
 }
 _STATE_TYPES: Final = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
-_LISTS: Final = {"clip_norm": "clip_norms", "specific": "specific"}
+# The fields that hold the entries of lists of tables.
+_LISTS: Final = {
+    "clip_norm": "clip_norms",
+    "gradient_map": "gradient_maps",
+    "specific": "specific",
+}
 
 _T = TypeVar("_T")
 _Parser: TypeAlias = Callable[[object], _T]  # raises ValueError: what follows the setting's name
@@ -128,6 +134,7 @@ def _parsers(
     }
     parsers["specific"] = partial(_parse_list, partial(reader.specific, own))
     parsers["clip_norm"] = partial(_parse_list, reader.clip_norm)
+    parsers["gradient_map"] = partial(_parse_list, reader.gradient_map)
     parsers["automatic_loss_scaling"] = reader.automatic_loss_scaling
     return parsers
 
@@ -176,13 +183,14 @@ class _Reader:
     ) -> Specific | None:
         """An entry of ``[[optimizer.specific]]``; ``None`` if it names no tensors."""
         where = f"optimizer.specific[{index}]"
-        taken: dict[str, _Parser[Any]] = {"tensors": _parse_names, **parsers}
+        taken = {"tensors": _parse_names, "accum_type": _parse_dtype, **parsers}
         found = self.settings(self.table(value, where), taken, where, "single tensors")
         tensors = found.pop("tensors", ())
         if not tensors:
             self.problems.append(f"{where}.tensors is missing: list the names of the weights")
             return None
-        return Specific(tensors, FrozenTable(found))
+        accum_type = found.pop("accum_type", None)
+        return Specific(tensors, FrozenTable(found), accum_type)
 
     def clip_norm(self, index: int, value: object) -> ClipNorm | None:
         """An entry of ``[[optimizer.clip_norm]]``; ``None`` if it has no bound."""
@@ -197,6 +205,16 @@ class _Reader:
         if "max_norm" not in table:
             self.problems.append(f"{where}.max_norm is missing")
         return ClipNorm(**found) if "max_norm" in found else None
+
+    def gradient_map(self, index: int, value: object) -> GradientMap | None:
+        """An entry of ``[[optimizer.gradient_map]]``; ``None`` if it names no function."""
+        where = f"optimizer.gradient_map[{index}]"
+        parsers: dict[str, _Parser[Any]] = {"function": _parse_text, "tensors": _parse_names}
+        table = self.table(value, where)
+        found = self.settings(table, parsers, where, "gradient_map")
+        if "function" not in table:
+            self.problems.append(f"{where}.function is missing: name a function of the model")
+        return GradientMap(**found) if "function" in found else None
 
     def automatic_loss_scaling(self, value: object) -> AutomaticLossScaling | None:
         """The table ``[optimizer.automatic_loss_scaling]``, or ``true``; ``None`` if disabled."""
@@ -310,6 +328,12 @@ def _parse_dtype(value: object) -> DType:
     return DType(_parse_choice([dtype.value for dtype in _STATE_TYPES], value))
 
 
+def _parse_text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"is {value!r}, but must be a name")
+    return value
+
+
 def _parse_names(value: object) -> tuple[str, ...]:
     names: Iterable[Any] = value if isinstance(value, list | tuple) else [None]
     if not all(isinstance(name, str) and name for name in names):
@@ -324,7 +348,7 @@ def optimizer_to_mapping(spec: OptimizerSpec) -> dict[str, object]:
         value = getattr(spec, declared.name)
         if declared.name == "mode" or value is None or not spec.takes(declared.name):
             continue
-        key = "clip_norm" if declared.name == "clip_norms" else declared.name
+        key = next((key for key, field in _LISTS.items() if field == declared.name), declared.name)
         if value not in ((), False):
             result[key] = _plain(value)
     return result
@@ -339,7 +363,8 @@ def _plain(value: object) -> object:
         return [_plain(item) for item in value]
     if isinstance(value, Specific):
         own = {name: _plain(number) for name, number in value.values.items()}
-        return {"tensors": list(value.tensors), **own}
-    if isinstance(value, ClipNorm | AutomaticLossScaling):
+        types = {"accum_type": value.accum_type.value} if value.accum_type else {}
+        return {"tensors": list(value.tensors), **types, **own}
+    if isinstance(value, ClipNorm | GradientMap | AutomaticLossScaling):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return value

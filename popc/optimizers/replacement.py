@@ -35,8 +35,8 @@ def _other_settings(old: OptimizerSpec, new: OptimizerSpec) -> Iterator[str]:
         before, after = getattr(old, name), getattr(new, name)
         if before == after:
             continue
-        if name == "clip_norms":
-            yield "clip norms are part of the program and cannot change"
+        if name in ("clip_norms", "gradient_maps"):
+            yield f"{name.replace('_', ' ')} are part of the program and cannot change"
         else:
             yield f"{name} is part of the program and cannot change from {before} to {after}"
 
@@ -51,6 +51,8 @@ def _hyper_parameters(old: OptimizerSpec, new: OptimizerSpec) -> Iterator[str]:
         return
     for before, after in zip(old.specific, new.specific, strict=True):
         where = f"of {', '.join(before.tensors)}"
+        if before.accum_type is not after.accum_type:
+            yield f"accum_type {where} is part of the program and cannot change"
         if set(before.values) != set(after.values):
             yield f"the hyper-parameters with specific values {where} must stay the same"
             continue

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from popc.optimizers.spec import OptimizerSpec, option_error
 from popc.optimizers.values import Value
 from popc.options.suggest import did_you_mean
+from popc_runtime.format import DType
 
 __all__ = ["Resolution"]
 
@@ -44,6 +45,16 @@ class Resolution:
                 return index
         return None
 
+    def accum_type(self, weight: str) -> DType | None:
+        """The type to accumulate the gradients of a weight in; ``None``: that of the weight."""
+        types = [self._spec.specific[index].accum_type for index in self._specific[weight]]
+        return next((found for found in reversed(types) if found), self._spec.accum_type)
+
+    def functions(self, weight: str) -> list[str]:
+        """The names of the functions that change the gradient of a weight, in order."""
+        maps = self._spec.gradient_maps
+        return [m.function for m in maps if not m.tensors or _matches(weight, m.tensors)]
+
     def value(self, hyper_parameter: str, weight: str) -> Value:
         """The value of a hyper-parameter for a weight."""
         source = self.source(hyper_parameter, weight)
@@ -77,6 +88,7 @@ def _problems(spec: OptimizerSpec, weights: Sequence[str]) -> Iterator[str]:
     lists = [
         *((f"specific[{index}]", specific.tensors) for index, specific in enumerate(spec.specific)),
         *((f"clip_norm[{index}]", clip.tensors) for index, clip in enumerate(spec.clip_norms)),
+        *((f"gradient_map[{index}]", m.tensors) for index, m in enumerate(spec.gradient_maps)),
     ]
     for where, patterns in lists:
         for pattern in patterns:

@@ -30,15 +30,9 @@ class ShardedUpdate(WeightUpdate):
 
     def __init__(self, whole: WeightUpdate) -> None:
         self._group: AttributeMap = {"size": whole.sharing.size, "stride": whole.sharing.stride}
-        shard = whole.emit(
-            "ReplicatedReduceScatter",
-            [whole.weight],
-            attributes={"op": "local", **self._group},
-            prefix=_SHARD,
-        )
         super().__init__(
             whole.graph,
-            shard,
+            self._part_of(whole.weight, whole, prefix=_SHARD),
             whole.gradient,
             whole.scale,
             whole.scalars,
@@ -48,6 +42,14 @@ class ShardedUpdate(WeightUpdate):
         self.name = self.label = whole.name
         self.whole = whole.weight
         self._settings = whole.settings
+
+    def _part_of(self, x: Tensor, emitter: WeightUpdate, *, prefix: str = "") -> Tensor:
+        local: AttributeMap = {"op": "local", **self._group}
+        return emitter.emit("ReplicatedReduceScatter", [x], attributes=local, prefix=prefix)
+
+    def part(self, x: Tensor) -> Tensor:
+        """The replica's part of ``x``."""
+        return self._part_of(x, self)
 
     def reduced(self, x: Tensor, op: str, *, prefix: str = "") -> Tensor:
         """The replica's part of ``x`` reduced over the replicas."""

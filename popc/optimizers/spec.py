@@ -27,6 +27,7 @@ __all__ = [
     "Adaptive",
     "AutomaticLossScaling",
     "ClipNorm",
+    "GradientMap",
     "OptimizerSpec",
     "Specific",
     "option_error",
@@ -52,10 +53,12 @@ class Specific:
     Attributes:
         tensors: Their names, or patterns with ``*``, ``?`` and ``[...]``.
         values: Hyper-parameters by name; the others have the values of all weights.
+        accum_type: The type to accumulate their gradients in; that of all weights if ``None``.
     """
 
     tensors: tuple[str, ...]
     values: FrozenTable[Value]
+    accum_type: DType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,21 @@ class ClipNorm:
     """
 
     max_norm: float
+    tensors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GradientMap:
+    """Let a function of the model change gradients before weights are updated with them.
+
+    Attributes:
+        function: Its name, with its domain ("local.decay") or without.  It takes the gradient,
+            without loss scale and as reduced over micro-batches and replicas, and the weight in
+            the type of the gradient, and returns the gradient.
+        tensors: Names or patterns of the weights; all weights if empty.
+    """
+
+    function: str
     tensors: tuple[str, ...] = ()
 
 
@@ -102,6 +120,8 @@ class OptimizerSpec:
             divide by it again.
         specific: Values for some weights; where several match a weight, the last one counts.
         clip_norms: Groups of weights with bounded gradients.
+        gradient_maps: Functions that change gradients before they are bounded; where several match
+            a weight, they follow each other.
         accum_type: The type to accumulate gradients of micro-batches in; that of the weight if
             ``None``.
         automatic_loss_scaling: How the program adapts the loss scale by itself, if it does.
@@ -115,6 +135,7 @@ class OptimizerSpec:
     )
     specific: tuple[Specific, ...] = ()
     clip_norms: tuple[ClipNorm, ...] = ()
+    gradient_maps: tuple[GradientMap, ...] = ()
     accum_type: DType | None = None
     automatic_loss_scaling: AutomaticLossScaling | None = None
 
@@ -224,7 +245,8 @@ class SGD(OptimizerSpec):
         if self.accumulator_and_momentum == "combined":
             if self.accl1_type is not None:
                 yield 'optimizer.accl1_type needs accumulator_and_momentum = "separate"'
-            if self.accum_type is not None and momentum:
+            types = [self.accum_type, *(specific.accum_type for specific in self.specific)]
+            if any(types) and momentum:
                 yield (
                     'optimizer.accum_type needs accumulator_and_momentum = "separate" where there '
                     "is momentum"

@@ -48,6 +48,7 @@ class WeightUpdate:
     Attributes:
         graph: Where the rule emits its ops.
         weight: The variable to update.
+        whole: All of the variable, if ``weight`` is a part of it.
         gradient: The gradient: of all micro-batches, unless the rule accumulates it itself.
         scale: What to multiply the gradient by: removes the loss scale, makes a mean of a sum, and
             clips.
@@ -74,7 +75,7 @@ class WeightUpdate:
         sharing: Sharing = Sharing(),
     ) -> None:
         self.graph = graph
-        self.weight = weight
+        self.weight = self.whole = weight
         self.gradient = gradient
         self.scale = scale
         self.scalars = scalars
@@ -155,12 +156,20 @@ class WeightUpdate:
         return self.scaled_gradient(self.scale, self.hyper("weight_decay"), dtype), 1.0
 
     def reduced(self, x: Tensor, op: str, *, prefix: str = "") -> Tensor:
-        """``x`` reduced over the replicas that share the weight."""
+        """``x`` reduced over the replicas that share the weight; the elements updated here."""
+        return self.reduced_whole(x, op, prefix=prefix)
+
+    def reduced_whole(self, x: Tensor, op: str, *, prefix: str = "") -> Tensor:
+        """All elements of ``x`` reduced over the replicas that share the weight."""
         sharing = self.sharing
         if sharing.size == 1:
             return x
         attributes: AttributeMap = {"op": op, "size": sharing.size, "stride": sharing.stride}
         return self.emit("ReplicatedAllReduce", [x], attributes=attributes, prefix=prefix)
+
+    def part(self, x: Tensor) -> Tensor:
+        """The elements that are updated here of ``x``, which replicas agree about."""
+        return x
 
     def total(self, x: Tensor) -> Tensor:
         """``x``, which has been summed up over the elements that are updated here, over all."""

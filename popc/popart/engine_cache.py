@@ -21,12 +21,14 @@ from popc.popart.errors import popart_exception
 from popc.popart.logger import log
 from popc.popart.options import SessionOptions
 from popc_runtime.cache import (
+    NOT_ZIP,
     cache_bounds,
     cache_folder,
     program_path,
     prune,
     read_entry,
     store_entry,
+    stored_member,
     touch,
 )
 from popc_runtime.errors import ArchiveError, CorruptArchiveError, ResourceError
@@ -123,15 +125,31 @@ def find_program(folder: str, key: str) -> SavedProgram | None:
             return None
         path = program_path(folder, key)
         data = Path(path).read_bytes()
-        if hashlib.sha256(data).hexdigest() != entry.extra["sha256"]:
+        if hashlib.sha256(data).hexdigest() != entry.extra.get("sha256"):
             raise CorruptArchiveError(f"the archive {path} is not the one that was stored")
-    except (ArchiveError, ResourceError, OSError) as error:
+        program = SavedProgram(key, data, _infos(entry.extra.get("infos")))
+    except (ArchiveError, ResourceError, OSError, ValueError) as error:
         log("session", "WARN", f"Compiling again: {error}")
         return None
     log("session", "INFO", f"Using the cached program {path}")
     touch(folder, key)
-    infos: Any = entry.extra["infos"]
-    return SavedProgram(key, data, {name: (info[0], list(info[1])) for name, info in infos.items()})
+    return program
+
+
+def _infos(stored: Any) -> dict[str, tuple[str, list[int]]]:
+    """Element types and shapes, as files have them.
+
+    Raises:
+        ValueError: something else is there.
+    """
+    try:
+        found = {str(name): (kind, list(shape)) for name, (kind, shape) in stored.items()}
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"what is known of its tensors is damaged: {error}") from error
+    for kind, shape in found.values():
+        if not isinstance(kind, str) or not all(type(dim) is int for dim in shape):
+            raise ValueError("what is known of its tensors is damaged")
+    return found
 
 
 def keep_program(folder: str, program: SavedProgram, parts: Mapping[str, Packable]) -> None:
@@ -181,8 +199,10 @@ def read_program(path: Path) -> SavedProgram:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            facts: Mapping[str, Any] = json.loads(archive.read(_FACTS))
-            infos = {name: (info[0], list(info[1])) for name, info in facts["infos"].items()}
-            return SavedProgram(str(facts["key"]), archive.read(_PROGRAM), infos)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            facts: Any = json.loads(stored_member(archive, _FACTS))
+            if not isinstance(facts, dict):
+                raise ValueError(f"{_FACTS} is no object")
+            program = stored_member(archive, _PROGRAM)
+            return SavedProgram(str(facts["key"]), program, _infos(facts["infos"]))
+    except (OSError, *NOT_ZIP) as error:
         raise popart_exception(f"The file {path} does not contain a program: {error}") from error

@@ -6,7 +6,7 @@ from popc.schedule.choose import Candidate
 from popc.schedule.compare import compare_algorithms
 from popc.schedule.footprint import ALIGNMENT, aligned
 from popc.schedule.liveness import Liveness, measure_liveness
-from popc.schedule.problem import Cost
+from popc.schedule.measures import Cost
 from popc.schedule.report import PartReport
 from popc.schedule.schedule import Schedule, build_schedule
 from popc.schedule.text import format_schedule

@@ -13,3 +13,17 @@ def shift_blocks(
     is_late: Callable[[], bool],
     /,
 ) -> tuple[int, int]: ...
+def measure_steps(
+    columns: tuple[array[int], ...],
+    order: array[int],
+    steps: array[int],
+    first_live: int,
+    /,
+) -> None: ...
+def order_nodes(
+    columns: tuple[array[int], ...],
+    order: array[int],
+    levels: array[int],
+    is_greedy: int,
+    /,
+) -> None: ...

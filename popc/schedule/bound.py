@@ -24,6 +24,13 @@ _PAIRS: Final = 400_000_000
 
 def bound_peak(problem: OrderingProblem) -> int:
     """Bytes that every order needs at least; of very many buffers the largest are counted."""
+    if "bound" not in problem.found:
+        problem.found["bound"] = _bound_peak(problem)
+    bound: int = problem.found["bound"]
+    return bound
+
+
+def _bound_peak(problem: OrderingProblem) -> int:
     order = problem.topological()
     least = np.array(problem.rise, np.int64) + problem.base
     for node, takes in enumerate(problem.takes):

@@ -18,16 +18,18 @@ from popc.schedule.algorithms import (
 from popc.schedule.bound import bound_peak
 from popc.schedule.effort import Effort
 from popc.schedule.levels import without_levels
+from popc.schedule.measures import Cost, measure
 from popc.schedule.optimum import find_lowest_peak, lower_by_windows
-from popc.schedule.problem import Cost, OrderingProblem, measure
+from popc.schedule.problem import OrderingProblem
 from popc.schedule.shift import descend
 
 __all__ = ["Candidate", "Chooser", "ChosenOrder"]
 
 # Local search looks at nodes so many times as fast as the exact search, and at so many of them for
 # each node of the problem.
-_SPEED: Final = 100
-_WORK_PER_NODE: Final = 10_000
+_SPEED: Final = 70
+_WORK_PER_NODE: Final = 30_000
+_FINALISTS: Final = 2  # candidates that local search takes a second, longer look at
 
 
 class Candidate(NamedTuple):
@@ -107,30 +109,55 @@ class Chooser:
             peak = min(peak, found[-1].cost.peak)
         if peak > lower and self._options.scheduler_work_limit and not problem.has_levels:
             found.append(self._windows(problem, found, lower))
-        return self._finish(problem, found, lower, self._descent_work(problem))
+        return self._finish(problem, found, lower, self._descent_work(problem) // 3)
 
     def _other_breakers(self) -> list[TieBreaker]:
         """Ways in which Kahn's algorithm may choose that make sense, and are not the one wanted."""
         return [b for b in (TieBreaker.GREEDY, TieBreaker.FIFO) if b is not self._tie_breaker]
 
     def _descents(self, problem: OrderingProblem, found: Sequence[_Found]) -> Iterator[_Found]:
-        """The candidates with the lowest peak and the lowest sum, improved by local search.
+        """The candidates, improved by local search: all of them if there is work enough for that.
 
         Local search lowers the sum, whatever becomes of the peak on the way: an order that looks
-        bad may be close to one that is better than all others.
+        bad may be close to one that is better than all others.  So all are looked at in small
+        windows, those with the lowest sum first, and then the best of these in wide ones.
         """
-        lowest = min(found, key=lambda candidate: candidate.cost)
-        flattest = min(found, key=lambda candidate: (*candidate.cost[:2], candidate.cost.total))
-        for candidate in {id(start): start for start in (lowest, flattest)}.values():
-            effort = Effort(self._descent_work(problem), self._is_late)
-            moves = self._options.swap_limit_scheduler
-            shifted = descend(problem, candidate.order, effort, moves=moves, keeps_peak=False)
-            if shifted.moves:
-                cost = measure(problem, shifted.order)
-                yield _Found(f"{candidate.name}, shifted", shifted.order, cost)
+        work = self._descent_work(problem) // 3
+        starts = {tuple(start.order): start for start in reversed(found)}
+        queue = sorted(starts.values(), key=lambda start: (*start.cost[:2], start.cost.total))
+        first: list[_Found] = []
+        left = work
+        for start in queue:
+            if left > 0:
+                shifted = self._shift(problem, start, left, is_first_look=True)
+                left -= shifted.work
+                first.append(shifted)
+        yield from first
+        left = work
+        for start in sorted(first, key=lambda start: start.cost)[:_FINALISTS]:
+            if left > 0:
+                shifted = self._shift(problem, start, left)
+                left -= shifted.work
+                yield shifted
+
+    def _shift(
+        self, problem: OrderingProblem, start: _Found, work: int, *, is_first_look: bool = False
+    ) -> _Found:
+        """A candidate after local search with so much work."""
+        shifted = descend(
+            problem,
+            start.order,
+            Effort(work, self._is_late),
+            moves=self._options.swap_limit_scheduler,
+            keeps_peak=False,
+            is_first_look=is_first_look,
+        )
+        name = start.name.removesuffix(_SHIFTED) + _SHIFTED
+        cost = measure(problem, shifted.order)
+        return _Found(name, shifted.order, cost, shifted.work, shifted.is_settled)
 
     def _descent_work(self, problem: OrderingProblem) -> int:
-        """The work that local search may do: it looks at nodes a hundred times as fast."""
+        """The work that local search may do in all."""
         return min(_SPEED * self._options.scheduler_work_limit, _WORK_PER_NODE * len(problem))
 
     def _windows(self, problem: OrderingProblem, found: Sequence[_Found], lower: int) -> _Found:
@@ -168,6 +195,7 @@ class Chooser:
     ) -> ChosenOrder:
         """Choose the first of the best, and improve it."""
         best = min(found, key=lambda candidate: candidate.cost)
+        work = 0 if best.is_settled else work
         effort, moves = Effort(work, self._is_late), self._options.swap_limit_scheduler
         shifted = descend(problem, best.order, effort, moves=moves, keeps_peak=True)
         return ChosenOrder(
@@ -184,13 +212,16 @@ class Chooser:
 
 
 class _Found(NamedTuple):
-    """A candidate with its order."""
+    """A candidate; the work that it took, and whether local search is done with it."""
 
     name: str
     order: Sequence[int]
     cost: Cost
+    work: int = 0
+    is_settled: bool = False
 
 
+_SHIFTED: Final = ", shifted"
 _EXACT: Final = "exact"
 _QUICK: Final = (
     Algorithm.KAHN,

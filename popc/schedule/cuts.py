@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain
 
-from popc.schedule.problem import OrderingProblem
+from popc.schedule.problem import OrderingProblem, Takeover
 
 __all__ = ["find_cuts", "restrict"]
 
@@ -41,39 +41,58 @@ def restrict(
 
     Its nodes are numbered in the given order.
     """
-    inside = order[low:high]
-    numbers = {node: number for number, node in enumerate(inside)}
+    leaders = problem.freed_with
     last = [-1] * len(problem.weights)
     for index, node in enumerate(order):
         for buffer in problem.reads[node]:
             last[buffer] = index
     stays = [stays or place >= high for stays, place in zip(problem.stays, last, strict=True)]
     there = [*problem.initial, *(b for node in order[:low] for b in problem.makes[node])]
-    leaders = problem.freed_with
     alive = [b for b in there if problem.stays[leaders[b]] or last[leaders[b]] >= low]
-    mortal = tuple(b for b in alive if not stays[leaders[b]])
     live = problem.base + sum(problem.weights[buffer] for buffer in alive)
+    mortal = [b for b in alive if not stays[leaders[b]]]
+    return _extract(problem, order[low:high], mortal, live, stays)
+
+
+def _extract(
+    problem: OrderingProblem,
+    inside: Sequence[int],
+    mortal: Sequence[int],
+    live: int,
+    stays: Sequence[bool],
+) -> OrderingProblem:
+    """The problem of the nodes ``inside``, before which ``live`` bytes and ``mortal`` are live."""
+    numbers = {node: number for number, node in enumerate(inside)}
+    leaders = problem.freed_with
+    makes = [problem.makes[node] for node in inside]
+    reads = [problem.reads[node] for node in inside]
+    takes = [problem.takes[node] for node in inside]
+    choices = [b for take in chain(*takes) for b in take.buffers]
+    used = dict.fromkeys(chain(mortal, choices, *makes, *reads))
+    buffers = {b: number for number, b in enumerate(used | {leaders[b]: None for b in used})}
     successors = [
         [numbers[other] for other in problem.successors[node] if other in numbers]
         for node in inside
     ]
-    waiting = [0] * len(inside)
-    for others in successors:
-        for other in others:
-            waiting[other] += 1
-    return replace(
-        problem,
+    waits = Counter(chain(*successors))
+    return OrderingProblem(
         members=[problem.members[node] for node in inside],
         successors=successors,
-        waiting=waiting,
+        waiting=[waits[node] for node in range(len(inside))],
         ranks=[problem.ranks[node] for node in inside],
         ties=[(numbers[a], numbers[b]) for a, b in problem.ties if a in numbers and b in numbers],
-        stays=stays,
-        reads=[problem.reads[node] for node in inside],
-        makes=[problem.makes[node] for node in inside],
+        weights=[problem.weights[b] for b in buffers],
+        frees=[problem.frees[b] for b in buffers],
+        freed_with=[buffers[leaders[b]] for b in buffers],
+        stays=[stays[b] for b in buffers],
+        reads=[tuple(buffers[b] for b in read) for read in reads],
+        makes=[tuple(buffers[b] for b in made) for made in makes],
         rise=[problem.rise[node] for node in inside],
-        takes=[problem.takes[node] for node in inside],
-        initial=mortal,
+        takes=[
+            tuple(Takeover(nbytes, tuple(buffers[b] for b in chosen)) for nbytes, chosen in taken)
+            for taken in takes
+        ],
+        initial=tuple(buffers[b] for b in mortal),
         floor=live,
         base=live - sum(problem.weights[buffer] for buffer in mortal),
     )

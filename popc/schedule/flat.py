@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["Tables", "find_native", "flattened"]
+__all__ = ["Tables", "find_native", "first_live", "flattened"]
 
 _MOST: Final = 1 << 60  # sums in C stay below it
 
@@ -49,6 +49,18 @@ def find_native() -> Any | None:
 
 def flattened(problem: OrderingProblem, order: Sequence[int]) -> Tables | None:
     """The tables of ``problem``; ``None`` if it has numbers that are too large for them."""
+    if "columns" not in problem.found:
+        problem.found["columns"] = _columns(problem)
+    columns = problem.found["columns"]
+    return None if columns is None else Tables(columns, array("q", order))
+
+
+def first_live(problem: OrderingProblem) -> int:
+    """The bytes live before the first step."""
+    return problem.base + sum(problem.weights[buffer] for buffer in problem.initial)
+
+
+def _columns(problem: OrderingProblem) -> tuple[array[int], ...] | None:
     most = problem.base + sum(map(abs, problem.rise)) + sum(problem.weights)
     if most * (len(problem) + 1) >= _MOST:
         return None
@@ -57,7 +69,7 @@ def flattened(problem: OrderingProblem, order: Sequence[int]) -> Tables | None:
         ties[first].append(second)
         ties[second].append(first)
     takes = list(chain.from_iterable(problem.takes))
-    columns = (
+    return (
         *_lists(problem.successors),
         *_lists(problem.reads),
         _starts(problem.takes),
@@ -71,7 +83,6 @@ def flattened(problem: OrderingProblem, order: Sequence[int]) -> Tables | None:
         array("q", problem.rise),
         array("q", (int(bool(members)) for members in problem.members)),
     )
-    return Tables(columns, array("q", order))
 
 
 def _lists(lists: Sequence[Sequence[int]]) -> tuple[array[int], array[int]]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from popc.ir import Graph, Op
 from popc.ops.aliases import find_aliases
 from popc.schedule.build_problem import build_problem
+from popc.schedule.measures import measure, measure_steps
 from popc.schedule.parts import find_parts
-from popc.schedule.problem import measure, measure_steps
 
 __all__ = ["Liveness", "measure_liveness"]
 

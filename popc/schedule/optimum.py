@@ -18,7 +18,8 @@ from popc.schedule.bound import bound_peak
 from popc.schedule.cuts import find_cuts, restrict
 from popc.schedule.effort import Effort
 from popc.schedule.exact import ExactResult, search_exactly
-from popc.schedule.problem import OrderingProblem, measure_steps
+from popc.schedule.measures import measure_steps
+from popc.schedule.problem import OrderingProblem
 from popc.schedule.simplify import simplify
 
 __all__ = ["find_lowest_peak", "lower_by_windows"]

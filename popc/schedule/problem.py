@@ -12,16 +12,13 @@ what it takes over: if a buffer dies in this step, the node's result may be writ
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 __all__ = [
-    "Cost",
     "Order",
     "OrderingProblem",
     "Takeover",
-    "measure",
-    "measure_steps",
     "order_topologically",
 ]
 
@@ -57,6 +54,7 @@ class OrderingProblem:
         initial: The buffers that are there from the start, without those that nobody needs.
         floor: Bytes live before the first step.
         base: Bytes live all the time that belong to no buffer.
+        found: Facts that others have found out about the problem, by name.
     """
 
     members: list[tuple[int, ...]]
@@ -75,6 +73,9 @@ class OrderingProblem:
     initial: tuple[int, ...]
     floor: int
     base: int = 0
+    found: dict[str, Any] = field(
+        init=False, repr=False, compare=False, default_factory=dict[str, Any]
+    )
 
     def __len__(self) -> int:
         return len(self.members)
@@ -135,55 +136,3 @@ def order_topologically(successors: Sequence[Iterable[int]]) -> list[int]:
             if waiting[other] == 0:
                 order.append(other)
     return order
-
-
-class Cost(NamedTuple):
-    """The cost of an order; what comes first matters most.
-
-    Attributes:
-        attraction: The sum of rank times place, over all nodes: high priorities want to be early.
-        stretch: How far tied nodes are apart, added up.
-        peak: The most bytes live in a step.
-        total: The bytes live in each step, added up ("sum liveness").
-    """
-
-    attraction: int
-    stretch: int
-    peak: int
-    total: int
-
-
-def measure(problem: OrderingProblem, order: Order) -> Cost:
-    """The cost of an order of all nodes of ``problem``."""
-    run = [node for node in order if problem.members[node]]
-    places = {node: place for place, node in enumerate(run)}
-    steps = measure_steps(problem, order)
-    counted = [step for node, step in zip(order, steps, strict=True) if problem.members[node]]
-    return Cost(
-        sum(problem.ranks[node] * place for node, place in places.items()),
-        sum(abs(places[second] - places[first]) for first, second in problem.ties),
-        max([problem.floor, *counted]),
-        sum(counted),
-    )
-
-
-def measure_steps(problem: OrderingProblem, order: Order) -> list[int]:
-    """The bytes live in each step."""
-    left = problem.count_readers()
-    weights, frees = problem.weights, problem.frees
-    reads, makes, rise, takes = problem.reads, problem.makes, problem.rise, problem.takes
-    live = problem.base + sum(weights[buffer] for buffer in problem.initial)
-    steps: list[int] = []
-    for node in order:
-        step = live + rise[node]
-        for nbytes, buffers in takes[node]:
-            if any(left[buffer] == 1 for buffer in buffers):
-                step -= nbytes
-        steps.append(step)
-        for buffer in makes[node]:
-            live += weights[buffer]
-        for buffer in reads[node]:
-            left[buffer] -= 1
-            if left[buffer] == 0:
-                live -= frees[buffer]
-    return steps

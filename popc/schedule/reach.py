@@ -24,22 +24,67 @@ def find_followed(
 ) -> set[tuple[_Node, int]]:
     """The pairs of a node and one of the marks ``asked`` for it that a node after it has.
 
-    ``order`` holds all nodes, those that others follow first.
+    ``order`` holds all nodes, those that others follow first.  What cannot be is left out at once:
+    whoever follows has a longer way from the start.  Questions about nodes close to each other are
+    answered together, by a walk from the last to the first of them.
     """
-    wanted = sorted({mark for those in asked.values() for mark in those})
+    place = {node: index for index, node in enumerate(order)}
+    depth = _find_depths(order, successors)
+    holders: dict[int, list[_Node]] = {mark: [] for those in asked.values() for mark in those}
+    for node, those in marks.items():
+        for mark in those:
+            if mark in holders:
+                holders[mark].append(node)
+    questions: list[tuple[int, int, _Node, int]] = []  # places of the first and last, node, mark
+    for node, those in asked.items():
+        for mark in those:
+            deeper = [place[other] for other in holders[mark] if depth[other] > depth[node]]
+            if deeper:
+                questions.append((place[node], max(deeper), node, mark))
+    questions.sort(key=lambda question: question[:2])
     found: set[tuple[_Node, int]] = set()
-    for low in range(0, len(wanted), _BITS):
-        bits = {mark: 1 << bit for bit, mark in enumerate(wanted[low : low + _BITS])}
-        held: dict[_Node, int] = {}  # marks of a node and of those after it
-        for node in reversed(order):
-            after = 0
-            for later in successors[node]:
-                after |= held[later]
-            found.update((node, m) for m in asked.get(node, ()) if after & bits.get(m, 0))
-            for mark in marks.get(node, ()):
-                after |= bits.get(mark, 0)
-            held[node] = after
+    for low in range(0, len(questions), _BITS):
+        part = questions[low : low + _BITS]
+        bits = {mark: 1 << bit for bit, mark in enumerate({mark: 0 for *_, mark in part})}
+        region = order[part[0][0] : max(last for _, last, *_ in part) + 1]
+        found |= _answer(region, successors, marks, part, bits)
     return found
+
+
+def _answer(
+    region: Sequence[_Node],
+    successors: Mapping[_Node, Iterable[_Node]],
+    marks: Mapping[_Node, Iterable[int]],
+    questions: Sequence[tuple[int, int, _Node, int]],
+    bits: Mapping[int, int],
+) -> set[tuple[_Node, int]]:
+    """The questions whose answer is yes; no node behind the region has one of the marks asked."""
+    asked: dict[_Node, int] = {}
+    for *_, node, mark in questions:
+        asked[node] = asked.get(node, 0) | bits[mark]
+    held: dict[_Node, int] = {}  # marks of a node and of those after it
+    yes: dict[_Node, int] = {}
+    for node in reversed(region):
+        after = 0
+        for later in successors[node]:
+            after |= held.get(later, 0)
+        yes[node] = after & asked.get(node, 0)
+        for mark in marks.get(node, ()):
+            after |= bits.get(mark, 0)
+        held[node] = after
+    return {(node, mark) for *_, node, mark in questions if yes[node] & bits[mark]}
+
+
+def _find_depths(
+    order: Sequence[_Node], successors: Mapping[_Node, Iterable[_Node]]
+) -> dict[_Node, int]:
+    """For each node the links of the longest way to it."""
+    depths = dict.fromkeys(order, 0)
+    for node in order:
+        below = depths[node] + 1
+        for later in successors[node]:
+            depths[later] = max(depths[later], below)
+    return depths
 
 
 def reduce_edges(order: Sequence[int], successors: Sequence[Iterable[int]]) -> list[list[int]]:

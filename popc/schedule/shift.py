@@ -19,12 +19,13 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from popc.schedule.effort import Effort
-from popc.schedule.flat import find_native, flattened
+from popc.schedule.flat import find_native, first_live, flattened
 from popc.schedule.problem import OrderingProblem
 
 __all__ = ["ShiftLimits", "Shifted", "descend", "shift_blocks", "shift_by_definition"]
 
-_WINDOWS: Final = (16, 64, 256)  # what is near is tried first: it costs little, and gains most
+_NARROW: Final = (16,)  # what is near is tried first: it costs little, and gains most
+_WIDE: Final = (64, 256)
 
 _SEED: Final = 1  # any number will do: what is tried is the same on every run
 
@@ -44,11 +45,12 @@ class ShiftLimits(NamedTuple):
 
 
 class Shifted(NamedTuple):
-    """An order, the moves and the work that it took."""
+    """An order, the moves and the work that it took, and whether no move is left that gains."""
 
     order: tuple[int, ...]
     moves: int
     work: int
+    is_settled: bool = False
 
 
 def descend(
@@ -58,19 +60,26 @@ def descend(
     *,
     moves: int,
     keeps_peak: bool,
+    is_first_look: bool = False,
 ) -> Shifted:
-    """Improve ``order`` in windows of growing size; the peak may rise if it is not to be kept."""
+    """Improve ``order`` in windows of growing size; the peak may rise if it is not to be kept.
+
+    A first look leaves the wider windows out.
+    """
     found = Shifted(tuple(order), 0, 0)
-    for window in _WINDOWS:
+    for window in _NARROW if is_first_look else (*_NARROW, *_WIDE):
         limits = ShiftLimits(moves - found.moves, keeps_peak, window)
-        if limits.moves <= 0 or effort.work <= found.work:
-            break
+        if limits.moves <= 0 or effort.is_spent(found.work):
+            return found._replace(is_settled=False)
         left = effort.part(1, found.work)
         shifted = shift_blocks(problem, found.order, left, limits)
-        found = Shifted(shifted.order, found.moves + shifted.moves, found.work + shifted.work)
+        moved, worked = found.moves + shifted.moves, found.work + shifted.work
+        is_settled = window == _WIDE[-1] or window >= len(order)
+        found = Shifted(shifted.order, moved, worked, is_settled)
         if window >= len(order):
             break
-    return found
+    is_done = found.moves < moves and not effort.is_spent(found.work)
+    return found._replace(is_settled=found.is_settled and is_done)
 
 
 def shift_blocks(
@@ -82,7 +91,7 @@ def shift_blocks(
     if native is None or tables is None:
         return shift_by_definition(problem, order, effort, limits)
     moves, work = native.shift_blocks(
-        tables.columns, tables.order, _shuffled(order), _first_live(problem), *limits, *effort
+        tables.columns, tables.order, _shuffled(order), first_live(problem), *limits, *effort
     )
     return Shifted(tuple(tables.order), moves, work)
 
@@ -101,11 +110,6 @@ def _shuffled(order: Sequence[int]) -> array[int]:
     nodes = array("q", range(len(order)))
     random.Random(_SEED).shuffle(nodes)  # noqa: S311 - not for cryptography
     return nodes
-
-
-def _first_live(problem: OrderingProblem) -> int:
-    """The bytes live before the first step."""
-    return problem.base + sum(problem.weights[buffer] for buffer in problem.initial)
 
 
 class _Gain(NamedTuple):
@@ -140,7 +144,7 @@ class _Shifter:
         self.made = [sum(problem.weights[b] for b in made) for made in problem.makes]
         self.last: list[int] = [-1] * len(problem.weights)  # place of the last reader
         self.live = [0] * (len(order) + 1)  # before each place
-        self.live[0] = _first_live(problem)
+        self.live[0] = first_live(problem)
         self._refresh(0, len(order))
         self.peak = max(self._steps(0, len(order)), default=0)
 
@@ -176,7 +180,7 @@ class _Shifter:
             return False
         for place in range(len(self.order) - length):
             self.work += 1
-            if self._room(place, length + 1) != (place, place):
+            if not self._is_wedged(place, place + length + 1):
                 return True
         return False
 
@@ -186,9 +190,14 @@ class _Shifter:
         start = self.place[node]
         if start + length > len(self.order):
             return
+        self.work += 1
+        if self._is_wedged(start, start + length):
+            return
         low, high = self._room(start, length)
         best, target = _NO_GAIN, start
-        for goal, gain in (*self._earlier(start, length, low), *self._later(start, length, high)):
+        moves = self._earlier(start, length, low) if low < start else []
+        moves += self._later(start, length, high) if high > start else []
+        for goal, gain in moves:
             if gain < best:
                 best, target = gain, goal
         if target != start and self._accept(start, length, target, best):
@@ -196,6 +205,17 @@ class _Shifter:
             first, end = min(start, target), max(start, target) + length
             for other in self.order[max(first - length, 0) : end + length]:
                 self.tried[other] = 0
+
+    def _is_wedged(self, start: int, end: int) -> bool:
+        """True if the neighbours on both sides of a block hold it where it is."""
+
+        def is_inside(node: int) -> bool:
+            return start <= self.place[node] < end
+
+        before, behind = self.order[max(start - 1, 0)], self.order[min(end, len(self.order) - 1)]
+        return (start == 0 or any(map(is_inside, self.problem.successors[before]))) and (
+            end == len(self.order) or any(map(is_inside, self.earlier[behind]))
+        )
 
     def _room(self, start: int, length: int) -> tuple[int, int]:
         """The lowest and the highest place at which the block may begin."""

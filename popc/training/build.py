@@ -81,7 +81,9 @@ def add_training(
     mirror_backward(graph)
     pairs = _pairs(weights, gradients, settings)
     with added_ops_in(graph, StepPart.UPDATE):
-        context = replace(_context(options, loss, scale), largest_loss_scale=bound)
+        context = replace(
+            _context(options, loss, scale), largest_loss_scale=bound, call=model.functions.call
+        )
         result = add_updates(graph, pairs, settings.optimizer, context)
     write_updates(model, options, StepPart.ASIDE)
     known = _known_tensors(graph, added, result.known)
@@ -217,7 +219,8 @@ def _bound(model: ImportedModel, settings: TrainingSettings, loss: Tensor) -> fl
 def _context(options: Options, loss: Tensor, scale: Tensor | float) -> UpdateContext:
     return UpdateContext(
         accumulation_factor=options.accumulation_factor,
-        reduction=options.accumulation_and_replication_reduction_type,
+        reduction=options.reduction_of_micro_batches,
+        reduction_of_replicas=options.reduction_of_replicas,
         mean_strategy=options.mean_accumulation_and_replication_reduction_strategy,
         loss_scale=scale,
         replicas=options.replicated_graph_count,

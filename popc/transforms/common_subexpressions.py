@@ -82,9 +82,9 @@ def _is_candidate(op: Op) -> bool:
 
 
 def _op_key(op: Op) -> Hashable:
-    operands = tuple(None if tensor is None else tensor.name for tensor in op.inputs)
+    operands = tuple(map(id, op.inputs))
     if OPS[op.op_type].commutative:
-        operands = tuple(sorted(operands[:2], key=str)) + operands[2:]
+        operands = (*sorted(operands[:2]), *operands[2:])
     # 1 and 1.0 are equal to Python, but not as attributes.
     attributes = tuple(
         (key, type(value).__name__, repr(value)) for key, value in sorted(op.attributes.items())

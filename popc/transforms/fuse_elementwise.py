@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import ClassVar, Final, Self
 
@@ -145,6 +145,8 @@ def _groups(graph: Graph, around: _Surroundings) -> Iterable[_Group]:
 def _may_be_step(op: Op) -> bool:
     if op.op_type not in STEP_OPCODES or not op.inputs or None in op.inputs or op.settings.inplace:
         return False
+    if "rounding" in op.attributes or "overflow" in op.attributes:
+        return False  # steps round to nearest, and overflow to infinity
     result = op.output.type
     dtypes = {result.dtype, *(tensor.type.dtype for tensor in op.present_inputs)}
     if not dtypes <= _DTYPES or result.rank > _MOST_DIMENSIONS or not result.size:
@@ -194,10 +196,13 @@ def _inputs(ops: Sequence[Op]) -> list[Tensor]:
 
 def _needs_no_more(ops: Sequence[Op], around: _Surroundings) -> bool:
     """True if there is a pivot, for ``ops`` in order."""
-    arriving = [sum(arrival.values()) for arrival in _arrivals(ops, around)]
+    arrivals = list(_arrivals(ops, around))
+    arriving = [sum(arrival.values()) for arrival in arrivals]
     first = max((index for index, bytes_ in enumerate(arriving) if bytes_), default=0)
-    kept, live = list(accumulate(arriving)), list(_live(ops, around))
     result = ops[-1].output.type.nbytes
+    if first == 0 and all(result <= op.output.type.nbytes for op in ops):
+        return True  # all comes with the first step, and each leaves as much as the result
+    kept, live = list(accumulate(arriving)), list(_live(ops, arrivals))
     return any(
         all(kept[index] <= live[index] for index in range(pivot))
         and all(result <= nbytes for nbytes in live[pivot:])
@@ -214,12 +219,12 @@ def _arrivals(ops: Sequence[Op], around: _Surroundings) -> Iterator[dict[Tensor,
         yield {tensor: around.bytes_kept(tensor) for tensor in new}
 
 
-def _live(ops: Sequence[Op], around: _Surroundings) -> Iterator[int]:
+def _live(ops: Sequence[Op], arrivals: Sequence[Mapping[Tensor, int]]) -> Iterator[int]:
     """For each op the bytes, when it has run, of what later ones read; then those of the result."""
     last = {tensor: index for index, op in enumerate(ops) for tensor in op.present_inputs}
     last[ops[-1].output] = len(ops)
     live: dict[Tensor, int] = {}
-    for index, (op, new) in enumerate(zip(ops, _arrivals(ops, around), strict=True)):
+    for index, (op, new) in enumerate(zip(ops, arrivals, strict=True)):
         live |= {**new, op.output: op.output.type.nbytes}
         live = {tensor: bytes_ for tensor, bytes_ in live.items() if last[tensor] > index}
         yield sum(live.values())
@@ -234,14 +239,13 @@ def _fuse(graph: Graph, group: _Group) -> None:
     inputs = _inputs(ops)
     numbers = {tensor: number for number, tensor in enumerate(inputs)}
     steps: list[FusedStep] = []
-    settings = ops[0].settings
     for op in ops:
         operands = tuple(numbers[tensor] for tensor in op.present_inputs)
         steps.append(FusedStep(op.op_type, operands, op.output.type.dtype, op.attributes))
         numbers[op.output] = len(inputs) + len(steps) - 1
-        settings = settings.fused(op.settings)
     nodes = dict.fromkeys(op.settings.origin for op in ops if op.settings.origin)
-    settings = replace(settings, origin=", ".join(nodes))
+    first, *others = (op.settings for op in ops)
+    settings = first.fused(*others, origin=", ".join(nodes))
     root = group.root
     name = root.output.name
     new = build(graph, "FusedElementwise", inputs, written(steps), settings=settings)

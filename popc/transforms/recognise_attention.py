@@ -64,17 +64,23 @@ class RecogniseAttention(RewritePass):
         else:
             last = op
         assert last is not None, "a transpose or the product"
-        settings = op.settings.fused(last.settings)
+        parts = (match.scores, match.softmax, op, last)
+        nodes = dict.fromkeys(part.settings.origin for part in parts if part.settings.origin)
+        settings = op.settings.fused(last.settings, origin=", ".join(nodes))
+        name = last.output.name
         swap: AttributeMap = {"perm": _SWAP_LAST}
         keys = build(graph, "Transpose", [match.transposed_keys], swap, settings=settings).output
         operands = [match.queries, keys, op.operand(1), *([match.mask] if match.mask else [])]
         new = build(graph, "Attention", operands, attributes, settings=settings)
         graph.replace_op(last, new.outputs)
+        graph.rename(new.output, name)
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class _Match:
+    scores: Op
+    softmax: Op
     queries: Tensor
     transposed_keys: Tensor
     scale: float
@@ -101,7 +107,7 @@ def _match(graph: Graph, op: Op) -> _Match | None:
     whole = np.array([*factors, scale * of_queries * of_keys])
     if not (factors.all() and are_moderate(whole, queries.type.dtype)):
         return None
-    return _Match(queries, keys, float(whole[-1]), mask)
+    return _Match(product, softmax, queries, keys, float(whole[-1]), mask)
 
 
 def _without_mask(graph: Graph, tensor: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -16,6 +16,7 @@ _TABLES: Final = {
     "buffering_depth_map": False,
     "exchange_strategies": True,
     "replicated_stream_mode": False,
+    "synthetic_streams": True,
     "tile_sets": True,
 }
 

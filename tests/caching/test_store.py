@@ -15,7 +15,6 @@ import pytest
 from platformdirs.macos import MacOS
 from platformdirs.unix import Unix
 
-import popc
 import popc_runtime
 from popc_runtime.cache import (
     CacheBounds,
@@ -36,18 +35,7 @@ from popc_runtime.cache import (
     touch,
 )
 from popc_runtime.errors import CorruptArchiveError, ResourceError, UsageError
-from tests.support.models import affine
-
-_ARCHIVE = popc.compile(affine())
-_BYTES = _ARCHIVE.to_bytes()
-
-
-def _store(cache: Path, number: int = 0, name: str = "", data: bytes = _BYTES) -> str:
-    parts: dict[str, Any] = {"number": number, "model": {"sha256": "a"}, "popc": {"version": "1"}}
-    key = key_of(parts)
-    names = (name,) if name else ()
-    store_entry(str(cache), key, lambda path: path.write_bytes(data), names=names, parts=parts)
-    return key
+from tests.caching.stored import ARCHIVE, BYTES, store
 
 
 def _in_child(work: Callable[[], None]) -> int:
@@ -124,7 +112,7 @@ def test_an_entry_is_whole_or_not_there_whenever_its_writer_is_killed(tmp_path: 
             assert stored.entry is not None
             popc_runtime.load(require_whole(str(cache), stored.entry)).close()
             kept += 1
-        key = _store(cache, 1)
+        key = store(cache, 1)
         with claimed(str(cache), found[0].key if found else key) as held:
             assert held
         prune(str(cache), CacheBounds())
@@ -152,7 +140,7 @@ def _store_and_die(cache: Path, moment: int) -> None:
 
     sys.addaudithook(count)
     with claimed(str(cache), key_of({"number": 0})):
-        _store(cache)
+        store(cache)
 
 
 @pytest.mark.parametrize("failing", ["fsync", "rename", "mkdir"])
@@ -166,7 +154,7 @@ def test_a_full_disk_leaves_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(owner, failing, fail)
         with pytest.raises(ResourceError, match="No space left"):
-            _store(tmp_path)
+            store(tmp_path)
     assert stored_entries(str(tmp_path)) == []
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
@@ -175,7 +163,7 @@ def test_a_killed_process_keeps_no_lock(tmp_path: Path) -> None:
     def die() -> None:
         with claimed(str(tmp_path), "a" * 64) as held:
             assert held
-            (tmp_path / "tmp" / f"{'a' * 64}.left").mkdir(parents=True)
+            (tmp_path / "tmp" / f"{'a' * 64}.{'0' * 16}").mkdir(parents=True)
             os.kill(os.getpid(), signal.SIGKILL)
 
     assert os.WIFSIGNALED(_in_child(die))
@@ -221,7 +209,7 @@ def _age(cache: Path, key: str, seconds: int) -> None:
 
 
 def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
-    keys = [_store(tmp_path, number) for number in range(4)]
+    keys = [store(tmp_path, number) for number in range(4)]
     for number, key in enumerate(keys):
         _age(tmp_path, key, 2_000_000_000 + number)
     touch(str(tmp_path), keys[0])
@@ -241,10 +229,10 @@ def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
 
 
 def test_damage_is_seen(tmp_path: Path) -> None:
-    facts, archive, other = (_store(tmp_path, number) for number in range(3))
+    facts, archive, other = (store(tmp_path, number) for number in range(3))
     base = tmp_path / "entries"
     (base / facts / "entry").write_bytes(b"\x80")
-    (base / archive / "program.popx").write_bytes(_BYTES[:-1])
+    (base / archive / "program.popx").write_bytes(BYTES[:-1])
     (base / ("0" * 64)).mkdir()
     (base / ("0" * 64) / "entry").write_bytes((base / other / "entry").read_bytes())
     with pytest.raises(CorruptArchiveError, match="not what its key says"):
@@ -253,9 +241,9 @@ def test_damage_is_seen(tmp_path: Path) -> None:
         popc_runtime.load_cached(archive, cache=tmp_path)
     removed = prune(str(tmp_path), CacheBounds())
     assert {stored.key for stored in removed} == {facts, archive, "0" * 64}
-    assert _store(tmp_path, 1) == archive  # also over what is damaged
+    assert store(tmp_path, 1) == archive  # also over what is damaged
     (base / archive / "program.popx").write_bytes(b"")
-    assert _store(tmp_path, 1) == archive
+    assert store(tmp_path, 1) == archive
     popc_runtime.load_cached(archive, cache=tmp_path)
 
 
@@ -263,13 +251,13 @@ def test_names_and_keys(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no program") as info:
         find_entry(str(tmp_path), "net")
     assert info.value.hint == "it is empty"
-    first, second = _store(tmp_path, 1, "net"), _store(tmp_path, 2, "other")
+    first, second = store(tmp_path, 1, "net"), store(tmp_path, 2, "other")
     assert find_entry(str(tmp_path), "net").key == first
     assert find_entry(str(tmp_path), second).key == second
     assert find_entry(str(tmp_path), second[:8]).key == second
     with pytest.raises(UsageError, match="holds no program"):
         find_entry(str(tmp_path), second[:7])
-    third = _store(tmp_path, 3, "net")
+    third = store(tmp_path, 3, "net")
     with pytest.raises(UsageError, match="2 programs 'net'") as info:
         find_entry(str(tmp_path), "net")
     assert set(info.value.details) == {first, third}
@@ -287,7 +275,7 @@ def test_a_name_means_the_latest_model_and_version(tmp_path: Path) -> None:
         store_entry(
             str(tmp_path),
             keys[-1],
-            lambda path: path.write_bytes(_BYTES),
+            lambda path: path.write_bytes(BYTES),
             names=("net",),
             parts=parts,
         )
@@ -305,7 +293,7 @@ def test_the_latest_is_the_latest_although_the_clock_went_back(
         store_entry(
             str(tmp_path),
             keys[-1],
-            lambda path: path.write_bytes(_BYTES),
+            lambda path: path.write_bytes(BYTES),
             names=("net",),
             parts=parts,
         )
@@ -314,15 +302,15 @@ def test_the_latest_is_the_latest_although_the_clock_went_back(
 
 def test_programs_travel_in_one_file(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    key = _store(here, 1, "net")
+    key = store(here, 1, "net")
     package = tmp_path / "programs.zip"
     export_entries(str(here), [find_entry(str(here), "net")], package)
     with pytest.raises(ResourceError, match="exists already"):
         export_entries(str(here), [], package)
     assert [entry.key for entry in import_entries(str(there), package)] == [key]
-    assert popc_runtime.load_cached("net", cache=there).inputs == _ARCHIVE.manifest.inputs
+    assert popc_runtime.load_cached("net", cache=there).inputs == ARCHIVE.manifest.inputs
     data = package.read_bytes()
-    for damaged in (data[:-30], data.replace(b"net", b"ten", 1), _BYTES):
+    for damaged in (data[:-30], data.replace(b"net", b"ten", 1), BYTES):
         package.write_bytes(damaged)
         with pytest.raises(CorruptArchiveError):
             import_entries(str(tmp_path / "new"), package)
@@ -333,7 +321,7 @@ def test_a_folder_that_others_own_is_read() -> None:
     """As a shared folder is by users who may not write to it."""
     with tempfile.TemporaryDirectory() as name:
         shared = Path(name) / "shared"
-        key = _store(shared, 1, "net")
+        key = store(shared, 1, "net")
         for path in [Path(name), shared, *shared.rglob("*")]:
             path.chmod(0o555 if path.is_dir() else 0o444)
 
@@ -344,7 +332,7 @@ def test_a_folder_that_others_own_is_read() -> None:
             with claimed(str(shared), "b" * 64) as held:
                 assert not held
             with pytest.raises(ResourceError, match="cannot be written"):
-                _store(shared, 2)
+                store(shared, 2)
             with pytest.raises(ResourceError, match="cannot be written"):
                 remove_entry(str(shared), key)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
@@ -19,9 +19,9 @@ from popc_runtime.format.blobs import RAW_ALIGNMENT
 from popc_runtime.format.header import HEADER_SIZE, Header
 from tests.format.samples import change, manifest_of, reseal
 from tests.native.hostile import Trial
-from tests.native.whole import archives
+from tests.native.whole import HOST_CALLS, archives
 
-__all__ = ["damaged", "parts_of", "trials"]
+__all__ = ["damaged", "host_calls_of", "parts_of", "trials"]
 
 _LIMITS: Final = Limits(memory_bytes=1 << 28, blob_bytes=1 << 28, total_bytes=1 << 28)
 _EXTREMES: Final = (
@@ -41,17 +41,24 @@ def trials(count: int, seed: int = 0) -> Iterator[Trial]:
         for whole in (archive, parts.joined(**parts.contents)):
             for engine in sorted(set(_ENGINES)):
                 label = f"{name} by {engine}, as it is"
-                yield Trial(label, partial(_load, whole, engine), is_right=True)
+                yield Trial(label, partial(_load, name, whole, engine), is_right=True)
         for number in range(count):
             random = Random(f"{name} {seed} {number}")
             engine = random.choice(_ENGINES)
             changed, change_of = damaged(name, random)
             label = f"{name} by {engine}, seed {seed}, number {number}: {change_of}"
-            yield Trial(label, partial(_load, changed, engine), may_be_long=name in _LONG)
+            yield Trial(label, partial(_load, name, changed, engine), may_be_long=name in _LONG)
 
 
-def _load(archive: bytes, engine: str) -> Executable:
-    return popc_runtime.load(archive, threads=2, engine=engine, limits=_LIMITS)
+def _load(name: str, archive: bytes, engine: str) -> Executable:
+    return popc_runtime.load(
+        archive, threads=2, engine=engine, limits=_LIMITS, host_calls=host_calls_of(name)
+    )
+
+
+def host_calls_of(name: str) -> Mapping[str, Callable[[Array], Array]]:
+    """The functions that one of `archives` calls on the host."""
+    return HOST_CALLS if name == "host" else {}
 
 
 def damaged(name: str, random: Random) -> tuple[bytes, str]:
@@ -202,14 +209,19 @@ def _sections(name: str, random: Random) -> tuple[bytes, str]:
 
 def _manifest(name: str, random: Random) -> tuple[bytes, str]:
     """A field of the manifest, somewhere in it."""
-    manifest = manifest_of(archives()[name])
-    paths = [path for path in _paths(manifest) if path]
+    manifest, paths = _parts(name).manifest, _manifest_paths(name)
     path = random.choice(paths)
     junk: list[Any] = [None, True, "", "x", b"", [], {}, *_EXTREMES, *_FLOATS]
     value = random.choice([random.choice(junk), _at(manifest, random.choice(paths))])
     forged = change(manifest, path, lambda _: value)
     label = f"manifest {'.'.join(map(str, path))} is {value!r:.60} in place of "
     return reseal(archives()[name], forged), label + f"{_at(manifest, path)!r:.60}"
+
+
+@cache
+def _manifest_paths(name: str) -> list[tuple[Any, ...]]:
+    """All places in the manifest of one of `archives`."""
+    return [path for path in _paths(_parts(name).manifest) if path]
 
 
 def _paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

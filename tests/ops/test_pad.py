@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from popc.ir import TensorType
+from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
-from popc_runtime.format import Array
+from popc_runtime.format import Array, DType
 from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
 
 _X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -109,3 +111,27 @@ def test_wrong_pads_and_modes_are_refused(
 ) -> None:
     with pytest.raises(ModelError, match=message):
         run_op("Pad", [x, _ints(*pads)], {"mode": mode}, opset=13, constants=[1])
+
+
+@pytest.mark.parametrize(
+    ("pads", "says"),
+    [
+        ((0, 0, 0, 1 << 40), "dimension 1: borders repeat the 2 elements between them more than"),
+        ((0, 0, 1, 1), ""),
+    ],
+)
+def test_borders_of_many_parts_are_refused(pads: tuple[int, ...], says: str) -> None:
+    types = (TensorType(DType.FLOAT32, (3, 2)),)
+    attributes: dict[str, Any] = {"pads": pads, "mode": "wrap"}
+    if not says:
+        assert infer_types("Pad", types, attributes)[0].shape == (4, 3)
+        return
+    with pytest.raises(ModelError, match=says):
+        infer_types("Pad", types, attributes)
+
+
+def test_gradients_of_borders_of_many_parts_are_refused() -> None:
+    grad = TensorType(DType.FLOAT32, (2002, 2002))
+    attributes: dict[str, Any] = {"pads": (0, 0, 2000, 2000), "mode": "wrap"}
+    with pytest.raises(ModelError, match="borders have 1,002,001 parts, and may have 65,536"):
+        infer_types("PadGrad", (grad,), attributes)

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 
+import popc
+import popc_runtime
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
-from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_onnxruntime, run_op
 
 _INTEGERS = (np.int8, np.uint8, np.int16, np.uint16)
 
@@ -226,3 +229,41 @@ def test_zero_point_of_another_type() -> None:
     inputs: list[Array] = [np.ones(3, np.float32), np.ones((), np.float32), np.ones((), np.int8)]
     with pytest.raises(ModelError, match="output_dtype is uint8 but the zero point is int8"):
         run_op("QuantizeLinear", inputs, {"output_dtype": 2}, opset=21)
+
+
+# -- what is undefined -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["native", "numpy"])
+@pytest.mark.parametrize("dtype", [TensorProto.INT8, TensorProto.UINT8])
+@pytest.mark.parametrize("scale", [np.inf, 0.1])
+def test_nan_becomes_the_lowest(engine: Any, dtype: int, scale: float) -> None:
+    """A mask of -infinity, whose scale is infinite, stays one, as in onnxruntime on x86-64."""
+    x = np.array([[-np.inf, 0, np.nan, 2.5, np.inf, -1, np.nan, -np.inf, 3]] * 3, np.float32)
+    quantized = np.dtype(helper.tensor_dtype_to_np_dtype(dtype))
+    model = helper.make_model(
+        helper.make_graph(
+            [
+                helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+                helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+                helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["integers"]),
+            ],
+            "masks",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+            [
+                helper.make_tensor_value_info("y", TensorProto.FLOAT, x.shape),
+                helper.make_tensor_value_info("integers", dtype, x.shape),
+            ],
+            [
+                numpy_helper.from_array(np.array(scale, np.float32), "scale"),
+                numpy_helper.from_array(np.array(2, quantized), "zero"),
+            ],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    found = popc_runtime.load(popc.compile(model).to_bytes(), engine=engine).run({"x": x})
+    lowest = np.iinfo(quantized).min
+    assert (found["integers"][np.isnan(x)] == lowest).all()
+    for array, expected in zip(found.values(), run_onnxruntime(model, {"x": x}), strict=True):
+        np.testing.assert_array_equal(array, expected)

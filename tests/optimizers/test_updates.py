@@ -16,7 +16,13 @@ from popc.ir import (
     verify,
 )
 from popc.ops.build import build
-from popc.optimizers import UpdateContext, add_loss_scale_update, loss_scale, parse_optimizer
+from popc.optimizers import (
+    Sharing,
+    UpdateContext,
+    add_loss_scale_update,
+    loss_scale,
+    parse_optimizer,
+)
 from popc.options import MeanStrategy, Reduction
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
@@ -374,9 +380,12 @@ def test_updates_with_a_scale_that_adapts_divide_by_it() -> None:
 
 
 def test_context() -> None:
-    assert UpdateContext(accumulation_factor=4).divisor == 1
-    assert UpdateContext(accumulation_factor=4, reduction=Reduction.MEAN).divisor == 4
+    one, three = Sharing(1), Sharing(3)
+    assert UpdateContext(accumulation_factor=4).divisor(three) == 1
+    assert UpdateContext(accumulation_factor=4, reduction=Reduction.MEAN).divisor(three) == 4
+    replicas = UpdateContext(accumulation_factor=4, reduction_of_replicas=Reduction.MEAN)
+    assert (replicas.divisor(one), replicas.divisor(three)) == (1, 3)
     running = UpdateContext(
         accumulation_factor=4, reduction=Reduction.MEAN, mean_strategy=MeanStrategy.RUNNING
     )
-    assert (running.divisor, running.kind) == (1, "mean")
+    assert (running.divisor(three), running.kind, running.kind_of_replicas) == (1, "mean", "add")

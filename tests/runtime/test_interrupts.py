@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from dataclasses import replace
 from itertools import accumulate
 from math import prod
 from pathlib import Path
@@ -139,6 +140,45 @@ def test_within_an_instruction(opcode: str, threads: int) -> None:
         executable.run(timeout=_SOON)
 
 
+def _bytes_of(*shapes: tuple[int, ...]) -> tuple[tuple[Slot, ...], Instruction]:
+    """A convolution of bytes to whole numbers."""
+    slots, item = _long("ConvInteger", *shapes, group=1)
+    kinds = (DType.UINT8, DType.INT8, DType.INT32)
+    return tuple(map(lambda s, k: replace(s, dtype=k), slots, kinds)), item
+
+
+# What one thread needs some hundred times the time for that it gets.
+_LARGE: dict[str, tuple[tuple[Slot, ...], Instruction]] = {
+    "ConvLines_f32": _long("Conv", (256, 64, 16, 16), (64, 64, 2, 3), (256, 64, 15, 14), group=1),
+    "Conv_i8": _bytes_of((64, 64, 34, 34), (64, 64, 3, 3), (64, 64, 32, 32)),
+    "Resample_f32": _long(
+        "Resize",
+        *((8, 512, 512), (32, 512, 512)),
+        mode="cubic",
+        scales=(4.0, 1.0, 1.0),
+        coordinate_transformation_mode="half_pixel",
+    ),
+}
+
+
+@_needs_kernels
+@pytest.mark.parametrize("kernel", list(_LARGE))
+def test_what_is_left_of_an_instruction_is_not_done(kernel: str) -> None:
+    """Its kernel looks for the end of time by how much it has done."""
+    slots, item = _LARGE[kernel]
+    executable = _made(slots, (item,), "native")
+    engine = executable._engine.replicas[0]
+    binder: Any = engine.binder
+    engine.program.threads = 1
+    (step,) = binder.steps_of("main")
+    assert step.item.kernel == kernel
+    result = binder.operands(item).output()
+    result[...] = 1  # operands are 0
+    with pytest.raises(RunTimeoutError, match=rf"in {item.opcode} \(long\)"):
+        executable.run(timeout=_SOON)
+    assert (result.reshape(-1)[-100:] == 1).all()
+
+
 @_needs_kernels
 def test_a_signal_within_an_instruction() -> None:
     slots, item = _LONG["Add"]
@@ -176,6 +216,7 @@ _FOREVER: dict[str, tuple[tuple[Slot, ...], Instruction]] = {
         "AveragePoolGrad", (1, 1, 5), (1, 1, 4), kernel_shape=(_FAR,), pads=(_FAR // 2, _FAR // 2)
     ),
     "border": _long("Pad", (4,), (8,), pads=(_FAR, _FAR), mode="reflect"),
+    "parts of a border": _long("Pad", (2,), (1 << 20,), pads=(0, (1 << 20) - 2), mode="reflect"),
     "scale": _long(
         "Resize",
         *((1, 1, 4), (1, 1, 2)),

@@ -11,7 +11,7 @@ import pytest
 import popc
 import popc_runtime
 from popc_runtime.data.synthetic import synthetic_sample
-from popc_runtime.errors import InputMismatchError
+from popc_runtime.errors import InputMismatchError, OptionError
 from popc_runtime.format import DType, StreamDirection, StreamSpec, SyntheticData
 from tests.support.models import affine, counter_loop, executable, expected_affine
 from tests.training.small import linear_model, trainable
@@ -92,3 +92,35 @@ def test_nothing_is_charged_for_transfers() -> None:
     assert plain.cycles.host > 0
     assert synthetic.cycles.host == 0
     assert synthetic.device_cycles == plain.device_cycles
+
+
+def test_one_input_is_made_up_and_the_other_given(tmp_path: Path) -> None:
+    archive = popc.compile(
+        linear_model(), dims={"batch": 2}, options={"synthetic_streams": {"targ*": "random_normal"}}
+    )
+    program = popc_runtime.load(archive.save(tmp_path / "one.popx"))
+    plain = popc_runtime.load(
+        popc.compile(linear_model(), dims={"batch": 2}).save(tmp_path / "plain.popx")
+    )
+    x = np.ones((2, 4), np.float32)
+    target = synthetic_sample(program.stream("target"), 0)
+    assert target.any()
+    expected = plain.run(x=x, target=target)
+    np.testing.assert_array_equal(program.run(x=x)["loss"], expected["loss"])
+    with pytest.raises(InputMismatchError, match="'x'"):
+        program.run()
+
+
+def test_single_streams_are_charged_or_not() -> None:
+    def host(**options: Any) -> float:
+        return popc.estimate(linear_model(), dims={"batch": 2}, options=options).cycles.host
+
+    full, none = host(), host(synthetic_data_mode="zeros")
+    inputs = host(synthetic_streams={"x": "zeros", "target": "zeros"})
+    outputs = host(synthetic_data_mode="zeros", synthetic_streams={"x": "off", "target": "off"})
+    assert none == 0 < inputs < full
+    assert 0 < outputs < full
+    with pytest.raises(OptionError, match="synthetic_streams names inputs or outputs"):
+        host(synthetic_streams={"z": "zeros"})
+    with pytest.raises(OptionError, match="with synthetic_streams = zeros nothing is transferred"):
+        host(synthetic_streams={"x": "zeros"}, tile_sets={"x": "io"}, num_io_tiles=32)

@@ -17,10 +17,12 @@ from popc.options import ScheduleOptions, TieBreaker
 from popc.schedule.algorithms import (
     clustering_order,
     kahn_order,
+    list_order,
     look_ahead_order,
     post_order,
     shortest_path_order,
 )
+from popc.schedule.algorithms.kahn import order_by_definition
 from popc.schedule.bound import bound_peak
 from popc.schedule.build_problem import build_problem
 from popc.schedule.choose import Chooser
@@ -29,9 +31,11 @@ from popc.schedule.effort import Effort
 from popc.schedule.exact import search_exactly
 from popc.schedule.flat import find_native, flattened
 from popc.schedule.levels import without_levels
+from popc.schedule.measures import measure, measure_steps, steps_by_definition
 from popc.schedule.optimum import find_lowest_peak
 from popc.schedule.parts import find_parts
-from popc.schedule.problem import OrderingProblem, measure, measure_steps
+from popc.schedule.problem import OrderingProblem
+from popc.schedule.reach import find_followed
 from popc.schedule.shift import ShiftLimits, descend, shift_blocks, shift_by_definition
 from popc.schedule.simplify import simplify
 from tests.support.random_graphs import graphs
@@ -65,9 +69,19 @@ def test_steps_are_what_counting_from_scratch_says(problem: OrderingProblem) -> 
     for algorithm in _ALGORITHMS.values():
         order = algorithm(problem)
         steps = naive_steps(problem, order)
-        assert measure_steps(problem, order) == steps
+        assert measure_steps(problem, order) == steps_by_definition(problem, order) == steps
         cost = measure(problem, order)
         assert (cost.peak, cost.total) == (max([problem.floor, *steps]), sum(steps))
+
+
+@settings(deadline=None, max_examples=100)
+@given(problem=problems(levels=True), data=st.data())
+def test_orders_made_in_c_are_those_made_in_python(
+    problem: OrderingProblem, data: st.DataObject
+) -> None:
+    keys = data.draw(st.lists(st.integers(0, 3), min_size=len(problem), max_size=len(problem)))
+    assert list_order(problem, keys) == order_by_definition(problem, keys)
+    assert kahn_order(problem, TieBreaker.GREEDY) == order_by_definition(problem, None)
 
 
 @settings(deadline=None, max_examples=60)
@@ -213,6 +227,22 @@ def test_a_region_is_measured_as_in_the_whole(problem: OrderingProblem) -> None:
             assert bound_peak(part) <= lowest_peak(part) <= max(part.floor, *steps[low:high])
 
 
+@settings(deadline=None, max_examples=60)
+@given(problem=problems(9), data=st.data())
+def test_marks_of_what_follows(problem: OrderingProblem, data: st.DataObject) -> None:
+    marks = st.sets(st.integers(0, 3))
+    lists = st.lists(marks, min_size=len(problem), max_size=len(problem))
+    held, asked = (dict(enumerate(data.draw(lists))) for _ in range(2))
+    order = problem.topological()
+    after: dict[int, set[int]] = {}
+    for node in reversed(order):
+        later = problem.successors[node]
+        after[node] = {mark for other in later for mark in held[other] | after[other]}
+    successors = dict(enumerate(problem.successors))
+    expected = {(node, mark) for node in order for mark in asked[node] & after[node]}
+    assert find_followed(order, successors, held, asked) == expected
+
+
 # -- local search ----------------------------------------------------------------------------------
 
 
@@ -292,6 +322,13 @@ def test_c_refuses_tables_that_do_not_fit() -> None:
                 native.shift_blocks(
                     tuple(columns), array("q", nodes), nodes, 0, *ShiftLimits(), 9, bool
                 )
+            with pytest.raises(ValueError, match="do not fit together"):
+                native.measure_steps(tuple(columns), nodes, array("q", nodes), 0)
+            with pytest.raises(ValueError, match="do not fit together"):
+                native.order_nodes(tuple(columns), array("q", nodes), nodes, 0)
+    for order, steps in ((nodes[1:], nodes[:]), (nodes, nodes[1:]), (array("q", [9] * 9), nodes)):
+        with pytest.raises(ValueError, match="do not fit together"):
+            native.measure_steps(tables.columns, order, array("q", steps), 0)
 
 
 @pytest.mark.parametrize("family", ["layered", "scattered", "series_parallel"])

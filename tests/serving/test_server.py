@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -153,6 +154,11 @@ def test_requests_without_binary_data(server: Running) -> None:
         ),
         ("POST", "/v2/models/net/infer", "x" * (2 << 20), {}, 413, "more than 1,048,576"),
         ("POST", "/v2/repository/models/nothing/load", "", {}, 404, "there is no model"),
+        ("POST", "/v2/repository/index", "[" * 100_000, {}, 400, "not JSON"),
+        (
+            *("POST", "/v2/models/net/infer"),
+            *({**_json_request(1), "parameters": {"timeout": 10**400}}, {}, 400, "microseconds"),
+        ),
     ],
 )
 def test_http_errors(
@@ -207,6 +213,19 @@ def test_load_while_requests_run(server: Running) -> None:
         thread.join()
     client.triton.close()
     assert failures == []
+
+
+def test_bodies_that_do_not_come(folder: Path) -> None:
+    """Who sends nothing does not keep the room of others."""
+    with running(f"net={folder}/one.popx", timeout=0.05) as made, socket.socket() as connection:
+        host, _, port = made.http.partition(":")
+        connection.connect((host, int(port)))
+        connection.sendall(
+            b"POST /v2/models/net/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+        )
+        reply = connection.makefile("rb").readline()
+        assert b" 504 " in reply
+        assert _ask(made, "GET", "/v2/health/ready")[0] == 200
 
 
 class _Held:

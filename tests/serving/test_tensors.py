@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,8 @@ def test_elements_are_read(
         ("x", "FP64", (2, 2), bytes(32), "expected datatype FP32, got 'FP64'"),
         ("x", "FP32", (2, 2), bytes(12), r"\[2, 2\] of FP32 is 16 bytes, got 12"),
         ("x", "FP32", (2, -2), bytes(16), "a size below zero"),
+        ("x", "FP32", (1 << 62,) * 9, [], "a size above 281,474,976,710,656"),
+        ("x", "FP32", (10**4299,) * 33, [], "at most 32 sizes, got 33"),
         ("x", "FP32", (2, 2), [1, 2, 3], r"\[2, 2\] has 4 elements, got 3"),
         ("x", "FP32", (2, 2), [[1], [2, 3]], "ragged"),
         ("x", "FP32", (1, 1), ["1"], "not all of FP32"),
@@ -74,6 +77,16 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(InputMismatchError, match=said):
         _one(name, datatype, shape, data)
+
+
+def test_strings_are_refused_before_numpy_makes_them_of_one_length() -> None:
+    words = ["x" * 100_000, *["y"] * 1000]
+    tracemalloc.start()
+    with pytest.raises(InputMismatchError, match="not all of UINT8"):
+        _one("n", "UINT8", (1001,), words)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -108,3 +121,5 @@ def test_what_json_cannot_say_is_refused() -> None:
         assert "binary" in caught.value.hint
     with pytest.raises(UsageError, match="no output 'z'"):
         results_of({}, [_X], ["z"])
+    with pytest.raises(UsageError, match="an output is asked for twice"):
+        results_of({}, [_X], ["x", "x"])

@@ -14,12 +14,13 @@ import popc
 import popc_runtime
 from popc_runtime.format import Array
 
-__all__ = ["RATE", "data", "linear_model", "reference", "trainable", "training_program"]
+__all__ = ["FIRST", "RATE", "data", "linear_model", "reference", "trainable", "training_program"]
 
 RATE = 0.1
 _RNG = np.random.default_rng(3)
 _W = _RNG.standard_normal((4, 3)).astype(np.float32)
 _B = _RNG.standard_normal(3).astype(np.float32)
+FIRST = (_W, _B)  # the weights before training
 
 
 def linear_model() -> onnx.ModelProto:

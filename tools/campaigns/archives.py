@@ -25,7 +25,7 @@ import popc_runtime
 from popc_runtime.errors import PopcError
 from popc_runtime.format import STRICT_LIMITS
 from tests.native.children import Tell, in_a_child
-from tests.native.damaged import damaged
+from tests.native.damaged import damaged, host_calls_of
 from tests.native.whole import archives
 
 __all__ = ["main"]
@@ -97,15 +97,21 @@ def _try(first: int, stop: int, tell: Tell) -> str:
     for number in range(first, stop):
         tell(number, str(number))
         random = Random(number)
-        data, _ = damaged(names[number % len(names)], random)
-        ends.append(_end_of(data, random.choice(("native", "native", "numpy"))))
+        name = names[number % len(names)]
+        data, _ = damaged(name, random)
+        ends.append(_end_of(name, data, random.choice(("native", "native", "numpy"))))
     return _WHOLE + ",".join(ends)
 
 
-def _end_of(data: bytes, engine: str) -> str:
+def _end_of(name: str, data: bytes, engine: str) -> str:
     try:
         executable = popc_runtime.load(
-            data, limits=STRICT_LIMITS, threads=1, engine=engine, timeout=_TIMEOUT
+            data,
+            limits=STRICT_LIMITS,
+            threads=1,
+            engine=engine,
+            timeout=_TIMEOUT,
+            host_calls=host_calls_of(name),
         )
         feeds = {spec.name: bytes(spec.nbytes) for spec in executable.inputs}
         executable.run_buffers(feeds, timeout=_TIMEOUT)

@@ -4,8 +4,9 @@ python -m tools.campaigns.graphs --count 20000 --seed 0 --jobs 2
 
 Each seed is a model, inputs and options: the same in every run.  A model is compiled with default
 options and with drawn ones, and run on both engines; results may differ from those of onnxruntime
-without optimisations by as much as follows from what is computed.  What goes wrong is made smaller
-and written into a folder of its own under --out: the model, its inputs and the options.
+without optimisations by as much as follows from what is computed.  With --small they are models of
+a few nodes, each compiled once, so that there can be many.  What goes wrong is made smaller and
+written into a folder of its own under --out: the model, its inputs and the options.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ class _Tally:
     operators: Counter[str] = field(default_factory=Counter[str])
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, is_small: bool) -> None:  # noqa: FBT001 - processes take no names
     """Check seeds until there are no more."""
     while (seed := pipe.recv()) is not None:
-        pipe.send(check_seed(seed))
+        pipe.send(check_seed(seed, is_small=is_small))
 
 
-def _start() -> _Worker:
+def _start(*, is_small: bool) -> _Worker:
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(
-        target=_serve, args=(theirs,), daemon=True
+        target=_serve, args=(theirs, is_small), daemon=True
     )
     process.start()
     theirs.close()
@@ -70,11 +71,13 @@ def _give(worker: _Worker, seeds: list[int]) -> bool:
     return worker.seed >= 0
 
 
-def run_campaign(seeds: Iterable[int], jobs: int, out: Path) -> Counter[str]:
+def run_campaign(
+    seeds: Iterable[int], jobs: int, out: Path, *, is_small: bool = False
+) -> Counter[str]:
     """Check all seeds; what each of them came to."""
     waiting = sorted(seeds, reverse=True)
     tally = _Tally()
-    workers = [_start() for _ in range(min(jobs, len(waiting)))]
+    workers = [_start(is_small=is_small) for _ in range(min(jobs, len(waiting)))]
     for worker in workers:
         _give(worker, waiting)
     while workers:
@@ -84,7 +87,7 @@ def run_campaign(seeds: Iterable[int], jobs: int, out: Path) -> Counter[str]:
             if outcome is None:
                 continue
             _note(tally, outcome, out)
-            going_on = worker if worker.process.is_alive() else _start()
+            going_on = worker if worker.process.is_alive() else _start(is_small=is_small)
             workers.remove(worker)
             if _give(going_on, waiting):
                 workers.append(going_on)
@@ -126,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else "")
     parser.add_argument("--count", type=int, default=1000, help="how many models")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--small", action="store_true", help="of a few nodes, compiled once")
     parser.add_argument("--jobs", type=int, default=2, help="how many processes")
     parser.add_argument("--out", type=Path, default=Path("build/campaign"), help="for findings")
     parser.add_argument("--again", type=Path, help="a folder of a finding: run that one only")
@@ -135,7 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(finding.what if finding else "all is well")
         return int(finding is not None)
     started = time.monotonic()
-    counts = run_campaign(range(given.seed, given.seed + given.count), given.jobs, given.out)
+    seeds = range(given.seed, given.seed + given.count)
+    counts = run_campaign(seeds, given.jobs, given.out, is_small=given.small)
     print(json.dumps(dict(counts)), f"in {time.monotonic() - started:.0f} s")
     return int(any(kind not in {"well", "without options", "empty"} for kind in counts))
 

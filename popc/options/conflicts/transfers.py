@@ -41,23 +41,25 @@ def conflicts(options: Options) -> Iterator[str]:
 
 
 def _overlap_conflicts(options: Options) -> Iterator[str]:
-    overlapped = [
-        f"exchange_strategies of {name!r} is {strategy}"
+    overlapped = {
+        f"exchange_strategies of {name!r} is {strategy}": name
         for name, strategy in options.exchange_strategies.items()
         if strategy is not ExchangeStrategy.JUST_IN_TIME
-    ]
-    on_io = [
-        f"tile_sets of {name!r} is io"
+    }
+    on_io = {
+        f"tile_sets of {name!r} is io": name
         for name, tiles in options.tile_sets.items()
         if tiles is TileSet.IO
-    ]
-    mode = options.synthetic_data_mode
+    }
     loops = options.batches_per_step * options.accumulation_factor
-    for what in (*overlapped, *on_io):
+    for what, name in (*overlapped.items(), *on_io.items()):
         if options.num_io_tiles == 0:
             yield f"{what}, but num_io_tiles is 0: set aside 32 tiles or more, an even number"
+        mode = options.synthetic_data(name)
         if mode is not SyntheticDataMode.OFF:
-            yield f"{what}, but with synthetic_data_mode = {mode} nothing is transferred"
+            own = name in options.synthetic_streams
+            said = "synthetic_streams" if own else "synthetic_data_mode"
+            yield f"{what}, but with {said} = {mode} nothing is transferred"
     for what in overlapped:
         if loops == 1:
             yield (

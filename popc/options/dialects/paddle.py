@@ -65,7 +65,7 @@ def _loss_mean(table: HostTable) -> Mapping[str, object] | str:
     reduction = {"coeffnumdevice": "mean", "one": "sum"}.get(kind)
     if reduction is None:
         return "popc knows CoeffNumDevice and One only"
-    return {"accumulation_and_replication_reduction_type": reduction}
+    return {"replica_reduction_type": reduction}
 
 
 def _shared_statistics(table: HostTable) -> Mapping[str, object] | str:
@@ -104,8 +104,9 @@ _IPU: Final = (
     HostKey("accumulation_factor", _POSITIVE, 1,
             Computed("`accumulation_factor`, with enable_gradient_accumulation", _accumulates)),
     HostKey("enable_fp16", Truth(), False,
-            Refused("popc computes in the element types of the model: convert it to float16 "
-                    "first")),
+            Computed("`precision = float16`",
+                     lambda table: {"precision": "float16"} if table["enable_fp16"]
+                     else "the program computes in the types of the model")),
 )  # fmt: skip
 
 _DATA_PARALLEL: Final = (
@@ -148,8 +149,8 @@ _BUILD: Final = (
             Computed("`distributed_batch_norm_replica_group_size`: all replicas",
                      _shared_statistics)),
     HostKey("build_strategy.gradient_scale_strategy", Plain(), "CoeffNumDevice",
-            Computed("`accumulation_and_replication_reduction_type`: mean for CoeffNumDevice, "
-                     "sum for One", _loss_mean)),
+            Computed("`replica_reduction_type`: mean for CoeffNumDevice, sum for One",
+                     _loss_mean)),
     HostKey("build_strategy.reduce_strategy", Plain(), "AllReduce",
             Nothing("gradients are all-reduced; optimizer_state_tensor_location divides what "
                     "updates them among replicas")),

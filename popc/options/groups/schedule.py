@@ -56,7 +56,7 @@ class ScheduleOptions:
         Whole(),
         300_000,
         "How much the scheduler searches, in ops that it looks at: a few microseconds each. "
-        "Local search is faster, and looks at up to a hundred times as many. A limit of work "
+        "Local search is faster, and looks at up to seventy times as many. A limit of work "
         "rather than time makes schedules repeatable. With 0 there is no search.",
     )
     scheduling_algorithm: Algorithm = option(

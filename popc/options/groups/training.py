@@ -11,6 +11,7 @@ from popc.options.schema import option
 __all__ = [
     "MeanStrategy",
     "MergeVarUpdate",
+    "OwnReduction",
     "Reduction",
     "TrainingOptions",
 ]
@@ -19,6 +20,14 @@ __all__ = [
 class Reduction(StrEnum):
     """The combination of the gradients of a batch, and of replicas."""
 
+    SUM = "sum"
+    MEAN = "mean"
+
+
+class OwnReduction(StrEnum):
+    """The combination of the gradients of one kind of parts of a batch."""
+
+    COMMON = "common"  # as of the other kind
     SUM = "sum"
     MEAN = "mean"
 
@@ -113,6 +122,18 @@ class TrainingOptions:
         "Most bytes of weights that merge_var_update puts together, unless it is all.",
         popart="mergeVarUpdateMemThreshold",
     )
+    micro_batch_reduction_type: OwnReduction = option(
+        Choice(*OwnReduction),
+        OwnReduction.COMMON,
+        "How gradients of the micro-batches of a batch are combined. Common means as "
+        "accumulation_and_replication_reduction_type says. Training only.",
+    )
+    replica_reduction_type: OwnReduction = option(
+        Choice(*OwnReduction),
+        OwnReduction.COMMON,
+        "How gradients of replicas are combined. Common means as "
+        "accumulation_and_replication_reduction_type says. Training only.",
+    )
     schedule_non_weight_update_gradient_consumers_early: bool = option(
         Truth(),
         False,
@@ -120,3 +141,18 @@ class TrainingOptions:
         "take more memory. With accumulation_factor. Training only.",
         popart="scheduleNonWeightUpdateGradientConsumersEarly",
     )
+
+    @property
+    def reduction_of_micro_batches(self) -> Reduction:
+        """The combination of the gradients of micro-batches."""
+        return self._reduction(self.micro_batch_reduction_type)
+
+    @property
+    def reduction_of_replicas(self) -> Reduction:
+        """The combination of the gradients of replicas."""
+        return self._reduction(self.replica_reduction_type)
+
+    def _reduction(self, own: OwnReduction) -> Reduction:
+        if own is OwnReduction.COMMON:
+            return self.accumulation_and_replication_reduction_type
+        return Reduction(own.value)

@@ -116,6 +116,16 @@ class TransferOptions:
         "handed over nevertheless, at no cost.",
         popart="syntheticDataMode",
     )
+    synthetic_streams: FrozenTable[SyntheticDataMode] = option(
+        Table(
+            Choice(*SyntheticDataMode),
+            "from names to off or zeros or random_normal or random_uniform",
+        ),
+        FrozenTable(),
+        "synthetic_data_mode for single inputs and outputs. A table from names or patterns to a "
+        "mode. Of an output, any mode but off says that it is handed over at no cost. In TOML: "
+        '[synthetic_streams] image = "random_normal".',
+    )
     tile_sets: FrozenTable[TileSet] = option(
         Table(Choice(TileSet.IO, TileSet.COMPUTE), "from names to io or compute"),
         FrozenTable(),
@@ -127,6 +137,10 @@ class TransferOptions:
     def exchange_strategy(self, stream: str) -> ExchangeStrategy:
         """The time when an input or output is transferred."""
         return self.exchange_strategies.matching(stream) or ExchangeStrategy.JUST_IN_TIME
+
+    def synthetic_data(self, stream: str) -> SyntheticDataMode:
+        """The replacement of an input or output."""
+        return self.synthetic_streams.matching(stream) or self.synthetic_data_mode
 
     def tile_set(self, stream: str) -> TileSet:
         """The tiles that transfer an input or output."""

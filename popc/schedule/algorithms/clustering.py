@@ -90,4 +90,6 @@ def _as_nodes(
             tuple(buffer for node in nodes for buffer in problem.makes[node])
             for nodes in members.values()
         ],
+        rise=[0] * len(members),
+        takes=[()] * len(members),
     )

@@ -1,20 +1,23 @@
 """Kahn's algorithm: repeatedly take one of the nodes that are ready; a tie-breaker says which.
 
 Among ready nodes those of the highest rank go first; the tie-breaker chooses among equals.  Each
-tie-breaker is a container of ready nodes whose `pop` makes the choice.
+tie-breaker is a container of ready nodes whose `pop` makes the choice.  Where C has been built, it
+makes the same orders, but for random ones.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
 from popc.options import TieBreaker
+from popc.schedule.flat import find_native, flattened
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["GreedyNodes", "kahn_order", "list_order"]
+__all__ = ["GreedyNodes", "kahn_order", "list_order", "order_by_definition"]
 
 _SEED: Final = 1  # any number will do: a pseudo-random order is the same on every run
 
@@ -35,12 +38,46 @@ class ReadyNodes(Protocol):
 
 def kahn_order(problem: OrderingProblem, tie_breaker: TieBreaker) -> list[int]:
     """The nodes of ``problem`` in an order that its constraints allow."""
-    return _run(problem, _READY_NODES[tie_breaker](problem))
+    if tie_breaker is TieBreaker.FIFO:
+        return list_order(problem, [0] * len(problem))
+    if tie_breaker is TieBreaker.RANDOM:
+        return _run(problem, _Random(problem))
+    order = _in_c(problem, _open_ties(problem), is_greedy=True)
+    return _run(problem, GreedyNodes(problem)) if order is None else order
 
 
-def list_order(problem: OrderingProblem, keys: Sequence[object]) -> list[int]:
-    """The order in which the ready node of the smallest key goes first; equal keys as FIFO."""
-    return _run(problem, _ByKey(problem, keys))
+def list_order(problem: OrderingProblem, keys: Sequence[int]) -> list[int]:
+    """The order in which the ready node of the smallest key goes first.
+
+    Of equal ones that goes which became ready last; of those ready from the start, the last.
+    """
+    order = _in_c(problem, keys, is_greedy=False)
+    return _run(problem, _ByKey(problem, keys)) if order is None else order
+
+
+def order_by_definition(problem: OrderingProblem, keys: Sequence[int] | None) -> list[int]:
+    """The definition of `list_order`, or of the greedy order if there are no keys, in Python."""
+    ready = GreedyNodes(problem) if keys is None else _ByKey(problem, keys)
+    return _run(problem, ready)
+
+
+def _in_c(problem: OrderingProblem, levels: Sequence[int], *, is_greedy: bool) -> list[int] | None:
+    """The order that `_run` makes, if C has been built."""
+    native = find_native()
+    tables = flattened(problem, range(len(problem))) if native is not None else None
+    if native is None or tables is None:
+        return None
+    native.order_nodes(tables.columns, tables.order, array("q", levels), is_greedy)
+    return tables.order.tolist()
+
+
+def _open_ties(problem: OrderingProblem) -> list[int]:
+    """For each node the change of the number of tied pairs of which one half has run."""
+    levels = [0] * len(problem)
+    for first, second in problem.ties:
+        levels[first] += 1
+        levels[second] -= 1
+    return levels
 
 
 def _run(problem: OrderingProblem, ready: ReadyNodes) -> list[int]:
@@ -62,9 +99,9 @@ def _run(problem: OrderingProblem, ready: ReadyNodes) -> list[int]:
 class _ByKey:
     """Takes the highest rank, then the smallest key, then what became ready last."""
 
-    def __init__(self, problem: OrderingProblem, keys: Sequence[object]) -> None:
+    def __init__(self, problem: OrderingProblem, keys: Sequence[int]) -> None:
         self._ranks, self._keys = problem.ranks, keys
-        self._heap: list[tuple[int, object, int, int]] = []
+        self._heap: list[tuple[int, int, int, int]] = []
         self._pushes = 0
 
     def push(self, node: int) -> None:
@@ -73,13 +110,6 @@ class _ByKey:
 
     def pop(self) -> int:
         return heappop(self._heap)[3]
-
-
-class _Fifo(_ByKey):
-    """Takes the node that became ready last; of those ready from the start, the last inserted."""
-
-    def __init__(self, problem: OrderingProblem) -> None:
-        super().__init__(problem, [0] * len(problem))
 
 
 class _Random:
@@ -124,10 +154,8 @@ class GreedyNodes:
         for node, buffers in enumerate(problem.reads):
             for buffer in buffers:
                 self._readers[buffer].append(node)
-        self._levels = [(-rank, 0) for rank in problem.ranks]
-        for first, second in problem.ties:
-            self._levels[first] = (self._levels[first][0], self._levels[first][1] + 1)
-            self._levels[second] = (self._levels[second][0], self._levels[second][1] - 1)
+        ranks = [-rank for rank in problem.ranks]
+        self._levels = list(zip(ranks, _open_ties(problem), strict=True))
         # level, change of live bytes, number of the push (negated), node
         self._heap: list[tuple[tuple[int, int], int, int, int]] = []
         self._entries: dict[int, tuple[tuple[int, int], int, int, int]] = {}
@@ -183,10 +211,3 @@ class GreedyNodes:
         if last in self._entries:
             level, change, push, _ = self._entries[last]
             self._enqueue((level, change - self._problem.frees[buffer], push, last))
-
-
-_READY_NODES: Final[Mapping[TieBreaker, Callable[[OrderingProblem], ReadyNodes]]] = {
-    TieBreaker.GREEDY: GreedyNodes,
-    TieBreaker.FIFO: _Fifo,
-    TieBreaker.RANDOM: _Random,
-}

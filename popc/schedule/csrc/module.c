@@ -7,7 +7,7 @@
 enum { COLUMNS = 16 };
 
 typedef struct {
-    Py_buffer buffers[COLUMNS + 2];
+    Py_buffer buffers[COLUMNS + 3];
     int count;
 } Held;
 
@@ -65,22 +65,31 @@ static int ask(void *caller) {
     return truth;
 }
 
-static bool read_tables(Held *held, Shift *shift, PyObject *tables[3]) {
-    int64_t *columns[COLUMNS], counts[COLUMNS], placed, listed;
+static bool refuse(void) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the tables do not fit together");
+    return false;
+}
+
+// Reads a problem and an order of its nodes.
+static bool read_order(Held *held, Shift *shift, PyObject *tables[2], int flags) {
+    int64_t *columns[COLUMNS], counts[COLUMNS], placed;
     for (int i = 0; i < COLUMNS; i++) {
         columns[i] = numbers_of(held, PyTuple_GetItem(tables[0], i), PyBUF_SIMPLE, &counts[i]);
         if (!columns[i]) return false;
     }
-    shift->order = numbers_of(held, tables[1], PyBUF_WRITABLE, &placed);
-    if (!shift->order) return false;
+    shift->order = numbers_of(held, tables[1], flags, &placed);
+    const bool fits = shift->order && read_columns(shift, columns, counts) &&
+                      placed == shift->nodes && all_below(shift->order, placed, placed);
+    return fits || refuse();
+}
+
+static bool read_tables(Held *held, Shift *shift, PyObject *tables[3]) {
+    int64_t listed;
+    if (!read_order(held, shift, tables, PyBUF_WRITABLE)) return false;
     shift->shuffled = numbers_of(held, tables[2], PyBUF_SIMPLE, &listed);
-    if (!shift->shuffled) return false;
-    if (!read_columns(shift, columns, counts) || placed != shift->nodes || listed != placed ||
-        !all_below(shift->order, placed, placed) || !all_below(shift->shuffled, listed, listed)) {
-        PyErr_SetString(PyExc_ValueError, "the tables do not fit together");
-        return false;
-    }
-    return true;
+    const bool fits = shift->shuffled && listed == shift->nodes &&
+                      all_below(shift->shuffled, listed, listed);
+    return fits || refuse();
 }
 
 static PyObject *run(PyObject *module, PyObject *args) {
@@ -103,7 +112,58 @@ static PyObject *run(PyObject *module, PyObject *args) {
     return Py_BuildValue("LL", (long long)shift.moves, (long long)shift.work);
 }
 
+static PyObject *measure(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *tables[2], *result;
+    Shift shift = {.is_over = NULL};
+    long long live;
+    if (!PyArg_ParseTuple(args, "O!OOL", &PyTuple_Type, &tables[0], &tables[1], &result, &live))
+        return NULL;
+    shift.first_live = live;
+    Held held = {.count = 0};
+    Outcome outcome = INTERRUPTED;
+    if (read_order(&held, &shift, tables, PyBUF_SIMPLE)) {
+        int64_t count;
+        int64_t *steps = numbers_of(&held, result, PyBUF_WRITABLE, &count);
+        if (steps && count == shift.nodes)
+            outcome = measure_steps(&shift, steps);
+        else
+            refuse();
+    }
+    release(&held);
+    if (outcome == NO_MEMORY) return PyErr_NoMemory();
+    if (outcome == INTERRUPTED) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *order(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *tables[2], *levels;
+    int is_greedy;
+    Shift shift = {.is_over = NULL};
+    if (!PyArg_ParseTuple(
+            args, "O!OOp", &PyTuple_Type, &tables[0], &tables[1], &levels, &is_greedy))
+        return NULL;
+    Held held = {.count = 0};
+    Outcome outcome = INTERRUPTED;
+    if (read_order(&held, &shift, tables, PyBUF_WRITABLE)) {
+        int64_t count;
+        const int64_t *numbers = numbers_of(&held, levels, PyBUF_SIMPLE, &count);
+        if (numbers && count == shift.nodes)
+            outcome = order_nodes(&shift, numbers, is_greedy);
+        else
+            refuse();
+    }
+    release(&held);
+    if (outcome == NO_MEMORY) return PyErr_NoMemory();
+    if (outcome == HAS_CYCLE) PyErr_SetString(PyExc_IndexError, "nodes wait for each other");
+    if (outcome != DONE) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"order_nodes", order, METH_VARARGS, "What popc.schedule.algorithms.kahn defines."},
+    {"measure_steps", measure, METH_VARARGS, "What popc.schedule.measures defines."},
     {"shift_blocks", run, METH_VARARGS, "What popc.schedule.shift defines."},
     {NULL, NULL, 0, NULL},
 };

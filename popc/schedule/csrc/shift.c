@@ -264,15 +264,30 @@ static void find_room(const State *s, int64_t start, int64_t length, int64_t *lo
     *high -= length;
 }
 
+static bool is_any_within(const State *s, Lists lists, int64_t node, int64_t low, int64_t high) {
+    for (int64_t i = lists.starts[node]; i < lists.starts[node + 1]; i++)
+        if (s->place[lists.items[i]] >= low && s->place[lists.items[i]] < high) return true;
+    return false;
+}
+
+// True if the neighbours on both sides of a block hold it where it is.
+static bool is_wedged(const State *s, int64_t start, int64_t end) {
+    const Lists later = s->shift->later, earlier = {s->starts, s->earlier};
+    return (start == 0 || is_any_within(s, later, s->order[start - 1], start, end)) &&
+           (end == s->shift->nodes || is_any_within(s, earlier, s->order[end], start, end));
+}
+
 static void try_block(State *s, int64_t node, int64_t length) {
     const int64_t start = s->place[node], nodes = s->shift->nodes;
     s->tried[node] = length;
     if (start + length > nodes) return;
+    s->shift->work++;
+    if (is_wedged(s, start, start + length)) return;
     int64_t low, high;
     find_room(s, start, length, &low, &high);
     Move best = {{0, 0, 0}, start};
-    look_earlier(s, start, length, low, &best);
-    look_later(s, start, length, high, &best);
+    if (low < start) look_earlier(s, start, length, low, &best);
+    if (high > start) look_later(s, start, length, high, &best);
     if (best.target == start || !accept(s, start, length, best)) return;
     s->shift->moves++;
     int64_t first = (start < best.target ? start : best.target) - length;
@@ -293,10 +308,8 @@ static bool is_over(State *s) {
 static bool can_any_move(State *s, int64_t length) {
     if (length >= s->shift->window) return false;
     for (int64_t place = 0; place < s->shift->nodes - length; place++) {
-        int64_t low, high;
         s->shift->work++;
-        find_room(s, place, length + 1, &low, &high);
-        if (low != place || high != place) return true;
+        if (!is_wedged(s, place, place + length + 1)) return true;
     }
     return false;
 }

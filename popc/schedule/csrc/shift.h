@@ -7,7 +7,7 @@
 // Lists one after another: list i is items[starts[i]] to items[starts[i + 1]].
 typedef struct { const int64_t *starts, *items; } Lists;
 
-typedef enum { DONE, NO_MEMORY, INTERRUPTED } Outcome;
+typedef enum { DONE, NO_MEMORY, INTERRUPTED, HAS_CYCLE } Outcome;
 
 // An order that is to be improved, and how far; see `ShiftLimits` and `OrderingProblem` in Python.
 typedef struct {
@@ -29,3 +29,10 @@ typedef struct {
 } Shift;
 
 Outcome shift_blocks(Shift *shift);
+
+// The bytes live in each step of the order, as popc/schedule/measures.py defines them.
+Outcome measure_steps(const Shift *shift, int64_t *steps);
+
+// Orders all nodes: of those that are ready the one of the highest rank, then of the lowest level,
+// then, if it is to be greedy, that changes the live bytes by the least, then the latest.
+Outcome order_nodes(Shift *problem, const int64_t *levels, bool is_greedy);

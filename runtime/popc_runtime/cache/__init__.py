@@ -24,7 +24,7 @@ from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
     from popc_runtime.cache.loading import load_cached
-    from popc_runtime.cache.packages import export_entries, import_entries
+    from popc_runtime.cache.packages import NOT_ZIP, export_entries, import_entries, stored_member
     from popc_runtime.cache.store import (
         Stored,
         add_name,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "NOT_ZIP",
     "CacheBounds",
     "CacheEntry",
     "CacheSource",
@@ -60,6 +61,7 @@ __all__ = [
     "require_whole",
     "store_entry",
     "stored_entries",
+    "stored_member",
     "touch",
 ]
 
@@ -67,6 +69,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "NOT_ZIP": "popc_runtime.cache.packages",
         "Stored": "popc_runtime.cache.store",
         "add_name": "popc_runtime.cache.store",
         "claimed": "popc_runtime.cache.store",
@@ -78,5 +81,6 @@ __getattr__ = lazy_names(
         "remove_entry": "popc_runtime.cache.store",
         "store_entry": "popc_runtime.cache.store",
         "stored_entries": "popc_runtime.cache.store",
+        "stored_member": "popc_runtime.cache.packages",
     },
 )

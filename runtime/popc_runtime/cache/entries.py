@@ -22,14 +22,17 @@ from popc_runtime.format.serialization import Packable, pack, unpack
 from popc_runtime.format.sources import FileSource
 from popc_runtime.ground.frozen import field, frozen, replace
 from popc_runtime.ground.hints import Any, Final
+from popc_runtime.process.paths import read_regular
 
 __all__ = [
     "ENTRY",
+    "MAX_ENTRY_BYTES",
     "PROGRAM",
     "CacheEntry",
     "entry_folder",
     "entry_keys",
     "find_entry",
+    "is_key",
     "key_of",
     "latest_creation",
     "parse_entry",
@@ -45,6 +48,8 @@ _KEY_LENGTH: Final = 64  # of SHA-256 in hexadecimal
 _SHORTEST_PREFIX: Final = 8  # digits of a key that users may give instead of all
 _HEXADECIMAL: Final = "0123456789abcdef"
 # A key names every bound array and every trained weight.
+_LAST: Final = 1 << 62  # nanoseconds: in the year 2116
+MAX_ENTRY_BYTES: Final = 256 << 20
 _LIMITS: Final = replace(DEFAULT_LIMITS, list_items=1 << 20, text_bytes=1 << 20)
 
 
@@ -124,7 +129,7 @@ def entry_keys(folder: str) -> list[str]:
         return []
     except OSError as error:
         raise ResourceError(f"cannot read the cache {folder}: {error.strerror}") from error
-    return sorted(name for name in names if _is_key(name))
+    return sorted(name for name in names if is_key(name))
 
 
 def read_entry(folder: str, key: str) -> CacheEntry | None:
@@ -136,8 +141,7 @@ def read_entry(folder: str, key: str) -> CacheEntry | None:
     """
     path = os.path.join(entry_folder(folder, key), ENTRY)
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = read_regular(path, MAX_ENTRY_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -162,7 +166,11 @@ def parse_entry(data: bytes, key: str) -> CacheEntry:
         fields.texts("notes"),
         extra,
     )
-    if key_of(parts) != key:
+    try:
+        fits = key_of(parts) == key
+    except (TypeError, ValueError, RecursionError):  # of maps that nobody has packed
+        fits = False
+    if not fits:
         raise CorruptArchiveError(f"the entry {key} of the cache is not what its key says")
     return entry
 
@@ -209,7 +217,7 @@ def find_entry(folder: str, key_or_name: str) -> CacheEntry:
         UsageError: there is none, or there are several.
         CorruptArchiveError, ResourceError: see `read_entry`.
     """
-    if _is_key(key_or_name):
+    if is_key(key_or_name):
         entry = read_entry(folder, key_or_name)
         if entry is not None:
             return entry
@@ -235,7 +243,7 @@ def find_entry(folder: str, key_or_name: str) -> CacheEntry:
 def latest_creation(folder: str, names: tuple[str, ...]) -> int:
     """The time at which the last entry with one of these names was made; 0 if there is none."""
     alike = (entry for entry in _sound_entries(folder) if set(names) & set(entry.names))
-    return max((entry.created for entry in alike), default=0)
+    return max((min(entry.created, _LAST) for entry in alike), default=0)
 
 
 def _sound_entries(folder: str) -> list[CacheEntry]:
@@ -255,5 +263,6 @@ def _latest(entries: list[CacheEntry]) -> list[CacheEntry]:
     return list(newest.values())
 
 
-def _is_key(text: str) -> bool:
+def is_key(text: str) -> bool:
+    """True if ``text`` may be the key of an entry."""
     return len(text) == _KEY_LENGTH and not text.strip(_HEXADECIMAL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +19,21 @@ from popc_runtime.cache.entries import (
 from popc_runtime.cache.store import claimed, store_entry
 from popc_runtime.errors import CorruptArchiveError, ResourceError
 from popc_runtime.format import ArchiveFile
+from popc_runtime.ground.hints import Final
 from popc_runtime.process.files import new_file, refuse_to_replace
 
-__all__ = ["export_entries", "import_entries"]
+__all__ = ["NOT_ZIP", "export_entries", "import_entries", "stored_member"]
+
+# What `zipfile` raises where a file is damaged, or encrypted, or of a later version.
+NOT_ZIP: Final = (
+    zipfile.BadZipFile,
+    EOFError,
+    KeyError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+)
 
 
 def export_entries(
@@ -57,9 +70,21 @@ def import_entries(folder: str, source: Path) -> list[CacheEntry]:
                 _add(folder, package, entry)
     except OSError as error:
         raise ResourceError(f"cannot read {source}: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+    except NOT_ZIP as error:
         raise _damaged(source, str(error)) from error
     return entries
+
+
+def stored_member(package: zipfile.ZipFile, name: str) -> bytes:
+    """A file in a ZIP file; what was compressed is none of ours, and might be a bomb.
+
+    Raises:
+        ValueError: it is compressed.
+        NOT_ZIP: the file is damaged, or lacks it.
+    """
+    if package.getinfo(name).compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{name} is compressed")
+    return package.read(name)
 
 
 def _is_entry(name: str) -> bool:
@@ -68,8 +93,8 @@ def _is_entry(name: str) -> bool:
 
 def _checked(package: zipfile.ZipFile, name: str) -> CacheEntry:
     """The facts of an entry, which its key and its archive agree with."""
-    entry = parse_entry(package.read(name), name.partition("/")[0])
-    program = package.read(f"{entry.key}/{PROGRAM}")
+    entry = parse_entry(stored_member(package, name), name.partition("/")[0])
+    program = stored_member(package, f"{entry.key}/{PROGRAM}")
     if not program.endswith(entry.digest) or not entry.digest:
         raise CorruptArchiveError(f"the archive of {entry.key} is not the one that was exported")
     with ArchiveFile.open(program) as archive:

@@ -20,6 +20,7 @@ from popc_runtime.cache.entries import (
     CacheEntry,
     entry_folder,
     entry_keys,
+    is_key,
     latest_creation,
     program_path,
     read_entry,
@@ -45,6 +46,7 @@ __all__ = [
     "stored_entries",
 ]
 
+_DRAWN: Final = 8  # bytes of the part of a name that is drawn by lot
 _MEMORIES: Final = ("files", "requests")  # what the compiler remembers to find keys quickly
 
 
@@ -238,8 +240,7 @@ def clear(folder: str, *, dry_run: bool = False) -> list[Stored]:
 def _sweep_abandoned(folder: str) -> None:
     """Remove what is left of entries that nobody is making, and locks that nobody holds."""
     locks, unfinished = Path(folder, "locks"), Path(folder, "tmp")
-    keys = {path.name.partition(".")[0] for path in _listed(unfinished)}
-    keys.update(path.name for path in _listed(locks))
+    keys = {path.name.partition(".")[0] for path in (*_listed(unfinished), *_listed(locks))}
     for key in sorted(keys):
         with _lock_of(folder, key, wait=False) as held:
             if held:
@@ -264,13 +265,24 @@ def _sweep(unfinished: Path, prefix: str) -> None:
 
 
 def _listed(folder: Path) -> list[Path]:
+    """The files that the cache has put into one of its folders.
+
+    Others may write there too: what they put in place of the folder, or beside it, stays.
+    """
     with suppress(OSError):
-        return list(folder.iterdir())
+        if not folder.is_symlink():
+            return [path for path in folder.iterdir() if _is_ours(path.name)]
     return []
 
 
+def _is_ours(name: str) -> bool:
+    """True for a key, and for a key with what was drawn by lot behind it."""
+    key, dot, drawn = name.partition(".")
+    return is_key(key) and (not dot or (len(drawn) == 2 * _DRAWN and drawn.isalnum()))
+
+
 def _temporary(folder: str, key: str) -> Path:
-    return Path(folder, "tmp", f"{key}.{secrets.token_hex(8)}")
+    return Path(folder, "tmp", f"{key}.{secrets.token_hex(_DRAWN)}")
 
 
 def _digest(program: Path) -> bytes:

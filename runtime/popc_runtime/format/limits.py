@@ -19,6 +19,7 @@ __all__ = [
 MAX_RANK: Final = 32  # what numpy 1 could do; nobody has asked for more
 MAX_DIMENSION: Final = 1 << 48  # also of the product of dimensions: what can be addressed
 MAX_TAPS: Final = 1 << 20  # of a window: numpy's kernels make some calls for each
+MAX_BORDER_RUNS: Final = 1 << 16  # that Pad copies: a call of a kernel for each
 MAX_RESIZED: Final = 1 << 22  # elements of an axis that is resized: tables have a row for each
 MAX_REPLICAS: Final = 1024  # each has memory of its own
 

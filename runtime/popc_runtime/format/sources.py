@@ -10,7 +10,7 @@ from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format.mapped import Unchanged
 from popc_runtime.format.serialization import corrupt
 from popc_runtime.ground.hints import Any, Protocol, TypeAlias
-from popc_runtime.process.paths import is_url, usable_path
+from popc_runtime.process.paths import is_url, opened_at_once, usable_path
 
 __all__ = ["ArchiveSource", "BlobSource", "FileSource", "MemorySource", "open_source"]
 
@@ -114,9 +114,13 @@ class FileSource:
         self._path = usable_path(path)
         self._lock = allocate_lock()
         try:
-            self._file = open(path, "rb")  # noqa: SIM115, PTH123 - closed by `close`; pathlib is slow to import
+            self._file = open(path, "rb", opener=opened_at_once)  # noqa: SIM115 - closed by `close`; pathlib is slow to import
+        except OSError as error:
+            raise self._failed(error) from error
+        try:
             self.size = self._file.seek(0, 2)
         except OSError as error:
+            self._file.close()
             raise self._failed(error) from error
 
     def read(self, offset: int, count: int) -> bytes:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
+from math import prod
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
+from popc_runtime.format.limits import MAX_BORDER_RUNS
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.core.copying import copy_calls, subarray
 from popc_runtime.kernels.parts.accumulate import clear
@@ -30,6 +32,8 @@ def _pad_grad(binding: Binding) -> Calls:
         list(_runs(mode, dim, begin, end))
         for dim, begin, end in zip(out.shape, pads[: out.ndim], pads[out.ndim :], strict=True)
     ]
+    if prod(map(len, axes)) > MAX_BORDER_RUNS:
+        raise ValueError(f"borders have more than {MAX_BORDER_RUNS:,} parts")
     calls: list[Call] = [clear(out)] if min(pads, default=0) < 0 else []
     for number, runs in enumerate(product(*axes)):
         target = subarray(out, [to for to, _ in runs])

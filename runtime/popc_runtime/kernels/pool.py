@@ -168,7 +168,8 @@ def shares(binding: Binding, axes: Sequence[WindowAxis], dtype: np.dtype[Any]) -
     Attribute ``count_include_pad`` says whether padding is counted.
     """
     include = bool(binding.integer("count_include_pad", 0))
-    counts = [np.maximum(axis.counts(include_padding=include), 1) for axis in axes]
+    pairs = [np.array(axis.counts(include_padding=include)) for axis in axes]
+    counts = [np.repeat(np.maximum(sizes, 1), times) for sizes, times in (p.T for p in pairs)]
     share = (1 / reduce(np.multiply.outer, counts)).astype(dtype)
     return share.reshape(-1)[0].reshape(()) if (share == share.flat[0]).all() else share
 

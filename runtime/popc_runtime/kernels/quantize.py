@@ -19,7 +19,7 @@ from popc_runtime.format.program import Attributes
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
 from popc_runtime.kernels.core.blocking import blocked
 
-__all__ = ["KERNELS", "fake_quantize_steps"]
+__all__ = ["KERNELS", "fake_quantize_steps", "saturation"]
 
 
 def _to_integer(scale_by: Callable[..., Any]) -> Kernel:
@@ -47,12 +47,21 @@ def _rounding_steps(
         out: Array, x: Array, factor: Array, low: Array, high: Array, zero: Array
     ) -> Iterator[Call]:
         yield partial(scale_by, x, factor, out=out)
-        yield partial(out.clip, low, high, out)
+        yield from saturation(out, low, high)
         yield partial(np.rint, out, out=out)
         if has_zero:
             yield partial(np.add, out, zero, out=out)
 
     return steps
+
+
+def saturation(out: Array, low: Any, high: Any) -> Iterator[Call]:
+    """Limits in place; NaN becomes the lower one, as in onnxruntime.
+
+    A scale of infinity makes NaN of the infinities of a mask, which have to stay the lowest.
+    """
+    yield partial(np.fmax, out, low, out=out)
+    yield partial(np.minimum, out, high, out=out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +193,7 @@ def _dynamic_quantize(binding: Binding) -> Calls:
         partial(np.copyto, scale, np.float32(1), where=empty_range),
         partial(np.divide, least, scale, out=value),
         partial(np.negative, value, out=value),
-        partial(value.clip, np.float32(0), np.float32(255), value),
+        *saturation(value, np.float32(0), np.float32(255)),
         partial(np.rint, value, out=value),
         partial(np.copyto, zero, value, casting="unsafe"),
     )
@@ -208,7 +217,7 @@ def fake_quantize_steps(attributes: Attributes, out: Array, x: Array) -> Iterato
     """
     scale, low, high = (np.asarray(attributes[name], x.dtype) for name in ("scale", "low", "high"))
     yield partial(np.divide, x, scale, out=out)
-    yield partial(out.clip, low, high, out)
+    yield from saturation(out, low, high)
     yield partial(np.rint, out, out=out)
     yield partial(np.multiply, out, scale, out=out)
 

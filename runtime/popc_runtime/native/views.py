@@ -29,6 +29,7 @@ __all__ = [
     "is_same_memory",
     "merged_view",
     "row_major",
+    "view_of_bytes",
     "view_of_numbers",
 ]
 
@@ -322,8 +323,13 @@ def empty(shape: tuple[int, ...], dtype: DType) -> View:
 
 def view_of_numbers(values: Sequence[Any], dtype: DType, shape: tuple[int, ...] = (-1,)) -> View:
     """New memory that holds ``values``, contiguous."""
-    view = empty((len(values),), dtype)
-    view.memory()[:] = _stored(values, dtype)
+    return view_of_bytes(_stored(values, dtype), dtype, shape)
+
+
+def view_of_bytes(data: bytes, dtype: DType, shape: tuple[int, ...]) -> View:
+    """New memory that holds elements as they are stored, contiguous."""
+    view = empty((len(data) // dtype.itemsize,), dtype)
+    view.memory()[:] = data
     return view.reshape(shape)
 
 

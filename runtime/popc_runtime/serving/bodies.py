@@ -12,7 +12,7 @@ from popc_runtime.serving.server_facts import tensor_facts
 from popc_runtime.serving.service import InferRequest, InferResult
 from popc_runtime.serving.tensors import GivenTensor, as_bytes, as_list
 
-__all__ = ["HEADER_LENGTH", "Form", "InferBody", "infer_request", "infer_response"]
+__all__ = ["HEADER_LENGTH", "Form", "InferBody", "index_request", "infer_request", "infer_response"]
 
 HEADER_LENGTH: Final = "inference-header-content-length"
 
@@ -58,7 +58,7 @@ def infer_request(
         if isinstance(flag := _mapping(each, "parameters").get("binary_data"), bool)
     }
     timeout = parameters.get("timeout")
-    if timeout is not None and (not isinstance(timeout, int) or timeout < 0):
+    if timeout is not None and not (type(timeout) is int and 0 <= timeout < 1 << 63):
         raise UsageError(f"the parameter timeout is a number of microseconds, not {timeout!r:.40}")
     request = InferRequest(
         model=model,
@@ -94,6 +94,16 @@ def infer_response(model: str, id_: str, result: InferResult, form: Form) -> tup
         document["id"] = id_
     text = json.dumps(document).encode()
     return b"".join([text, *blobs]), len(text)
+
+
+def index_request(data: bytes) -> bool:
+    """True if a request for the index wants only models that are ready.
+
+    Raises:
+        UsageError: it is no JSON object.
+    """
+    document, _ = _parsed(InferBody(data or b"{}", ""))
+    return document.get("ready") is True
 
 
 def _parsed(body: InferBody) -> tuple[dict[str, Any], memoryview]:

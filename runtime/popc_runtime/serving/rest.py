@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
-from popc_runtime.errors import NotServedError, PopcError, UsageError
+from popc_runtime.errors import NotServedError, PopcError, RunTimeoutError, UsageError
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.serving.bodies import HEADER_LENGTH, InferBody, infer_request, infer_response
+from popc_runtime.serving.bodies import (
+    HEADER_LENGTH,
+    InferBody,
+    index_request,
+    infer_request,
+    infer_response,
+)
 from popc_runtime.serving.failures import http_status
 from popc_runtime.serving.logs import note
 from popc_runtime.serving.server_facts import EXTENSIONS, SERVER, server_version, tensor_facts
@@ -23,6 +30,7 @@ _Send: TypeAlias = "Callable[[dict[str, Any]], Awaitable[None]]"
 
 _JSON: Final = ("content-type", "application/json")
 _RETRY: Final = ("retry-after", "1")
+_DIGITS: Final = 18  # of the size of a body
 
 
 @frozen
@@ -112,7 +120,7 @@ class RestApp:
         start = monotonic()
         size = _length(headers)
         with self._service.admitted(size):
-            body = InferBody(await _read(receive, size), headers.get(HEADER_LENGTH, ""))
+            body = InferBody(await self._read(receive, size), headers.get(HEADER_LENGTH, ""))
             request, form = infer_request(body, name, version, headers)
             result = await self._service.infer(request)
             data, json_size = infer_response(name, request.id, result, form)
@@ -122,11 +130,27 @@ class RestApp:
         kind = ("content-type", "application/octet-stream")
         return _Reply(200, data, (kind, (HEADER_LENGTH, str(json_size)), timing))
 
+    async def _read(self, receive: _Receive, size: int) -> bytes:
+        """The body: who sends it too slowly keeps the room of others.
+
+        Raises:
+            UsageError: the client is gone.
+            RunTimeoutError: it did not come in the time that a request has.
+        """
+        allowed = self._service.settings.timeout
+        try:
+            async with asyncio.timeout(allowed):
+                return await _read(receive, size)
+        except TimeoutError:
+            raise RunTimeoutError(
+                f"the body of {size:,} bytes did not come within {allowed:g} s",
+                hint="--timeout allows more",
+            ) from None
+
     async def _index(self, headers: Mapping[str, str], receive: _Receive) -> _Reply:
         size = _length(headers)
         with self._service.admitted(size):
-            asked = json.loads(await _read(receive, size) or b"{}")
-        only_ready = isinstance(asked, dict) and asked.get("ready") is True
+            only_ready = index_request(await self._read(receive, size))
         rows = [
             {
                 "name": state.name,
@@ -150,7 +174,7 @@ def _length(headers: Mapping[str, str]) -> int:
     if coding != "identity":
         raise UsageError(f"the body is compressed ({coding:.20})", hint="send it as it is")
     text = headers.get("content-length", "0" if "transfer-encoding" not in headers else "")
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _DIGITS:
         raise UsageError("the request does not tell its Content-Length", hint="send that header")
     return int(text)
 

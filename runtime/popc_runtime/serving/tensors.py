@@ -12,6 +12,7 @@ import numpy as np
 from popc_runtime.data.words import labelled
 from popc_runtime.errors import InputMismatchError, UsageError
 from popc_runtime.format import Array, DType, LabelKind, TensorSpec
+from popc_runtime.format.limits import MAX_DIMENSION, MAX_RANK
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["GivenTensor", "arrays_of", "as_bytes", "as_list", "datatype_of", "results_of"]
@@ -88,8 +89,7 @@ def _array(tensor: GivenTensor, spec: TensorSpec | None) -> Array:
     """
     if spec is None:
         raise ValueError("the model has no such input")
-    if any(size < 0 for size in tensor.shape):
-        raise ValueError(f"the shape {list(tensor.shape)} has a size below zero")
+    _check_shape(tensor.shape)
     wanted = datatype_of(spec)
     plain = "INT64" if wanted == _BYTES else wanted
     if tensor.datatype not in (wanted, plain):
@@ -107,15 +107,35 @@ def _array(tensor: GivenTensor, spec: TensorSpec | None) -> Array:
     return np.frombuffer(data, spec.dtype.storage).reshape(tensor.shape)
 
 
+def _check_shape(shape: Sequence[int]) -> None:
+    """Refuse what no tensor has, before it is multiplied or printed."""
+    if len(shape) > MAX_RANK:
+        raise ValueError(f"a shape has at most {MAX_RANK} sizes, got {len(shape):,}")
+    if not all(abs(size) <= MAX_DIMENSION for size in shape):
+        raise ValueError(f"the shape has a size above {MAX_DIMENSION:,}")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"the shape {list(shape)} has a size below zero")
+
+
 def _numbers(tensor: GivenTensor, dtype: np.dtype[Any]) -> Array:
     """The elements of a list, in a row; none is changed by the type."""
     if tensor.datatype in _NO_NUMBERS:
         raise ValueError(f"JSON has no {tensor.datatype}: send it as binary data")
     try:
-        natural = np.array(tensor.data).reshape(-1)
+        flat = np.array(tensor.data, object).reshape(-1).tolist()
     except ValueError:
         raise ValueError("its lists are ragged") from None
-    _check_count(natural.size, tensor.shape)
+    kinds = {*map(type, flat)}
+    if list in kinds:
+        raise ValueError("its lists are ragged")
+    if not kinds <= {
+        bool,
+        int,
+        float,
+    }:  # numpy makes strings all as long as the longest
+        raise ValueError(f"its elements are not all of {tensor.datatype}")
+    _check_count(len(flat), tensor.shape)
+    natural = np.array(flat)
     allowed = {"b": "b", "f": "fiu"}.get(dtype.kind, "iu")
     if natural.size and natural.dtype.kind not in allowed:
         raise ValueError(f"its elements are not all of {tensor.datatype}")
@@ -170,6 +190,8 @@ def results_of(
         DeviceError: a result stands for no label.
     """
     known = {spec.name: spec for spec in specs}
+    if len({*wanted}) < len(wanted):
+        raise UsageError("an output is asked for twice")
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise UsageError(

@@ -5,6 +5,7 @@ Maxima and places are those of numpy, to the bit; norms agree to a hundred-thous
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.format import Array
+from popc_runtime.kernels.parts.windows import WindowAxis
 from popc_runtime.native import Library, NativeFailure, find_library
 from tests.native.bindings import native_results, numpy_results
 
@@ -47,6 +49,32 @@ def _window(data: st.DataObject) -> tuple[list[int], list[int], dict[str, Any]]:
         "pads": (*before, *after),
     }
     return sizes, results, attributes
+
+
+@given(
+    st.integers(1, 9), st.integers(1, 12), st.integers(1, 4), st.integers(1, 4),
+    st.integers(-2, 9), st.integers(1, 6),
+)  # fmt: skip
+def test_taps_in_the_padding_are_left_out(
+    size: int, kernel: int, stride: int, dilation: int, begin: int, out: int
+) -> None:
+    axis = WindowAxis(size, kernel, stride, dilation, begin, 0, out)
+    assert axis.used.kernel <= kernel
+    assert _elements(axis.used) == _elements(axis)
+
+
+def _elements(axis: WindowAxis) -> set[tuple[int, int]]:
+    """Each window, with each element of the input that it has."""
+    places = itertools.product(range(axis.out), range(axis.kernel))
+    reads = ((o, o * axis.stride + k * axis.dilation - axis.begin) for o, k in places)
+    return {(window, element) for window, element in reads if 0 <= element < axis.size}
+
+
+@pytest.mark.parametrize("opcode", ["AveragePool", "MaxPool"])
+def test_windows_larger_than_images(opcode: str) -> None:
+    attributes = {"kernel_shape": (300, 299), "pads": (1, 0, 0, 2), "strides": (300, 300)}
+    outputs = [np.empty((2, 3, 1, 1), np.float32)]
+    _check(opcode, _numbers(2, 3, 2, 4), outputs, attributes, 1e-6)
 
 
 def _check(
@@ -120,3 +148,27 @@ def test_values_put_back(library: Library, dtype: str) -> None:
         np.testing.assert_array_equal(got[0], expected[0])
     with pytest.raises(NativeFailure, match="out of range"):
         native_results(library, "MaxUnpool", [x, indices + 399], [out], {})
+
+
+_AXIS = st.builds(
+    WindowAxis,
+    *(st.integers(1, 40), st.integers(1, 6), st.integers(1, 4), st.integers(1, 5)),
+    *(st.integers(-5, 12), st.integers(-3, 12), st.integers(0, 60)),
+)
+
+
+@given(_AXIS, st.sampled_from(["padding", "none"]))
+def test_sizes_of_windows(axis: WindowAxis, included: str) -> None:
+    """As counted tap by tap."""
+    include = included == "padding"
+    low, high = (-axis.begin, axis.size + axis.end) if include else (0, axis.size)
+    starts = range(-axis.begin, axis.out * axis.stride - axis.begin, axis.stride)
+    taps = range(0, axis.extent, axis.dilation)
+    expected = [sum(low <= start + tap < high for tap in taps) for start in starts]
+    pairs = axis.counts(include_padding=include)
+    assert [size for size, times in pairs for _ in range(times)] == expected
+
+
+def test_sizes_of_many_windows_are_counted_at_once() -> None:
+    axis = WindowAxis(size=1 << 40, kernel=3, begin=1, end=1, out=1 << 40)
+    assert axis.counts(include_padding=False) == [(2, 1), (3, (1 << 40) - 2), (2, 1)]

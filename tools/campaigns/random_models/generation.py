@@ -17,18 +17,20 @@ __all__ = ["random_recipe"]
 
 _OPSETS: Final = (11, 13, 17, 18, 19, 21, 22, 23, 23, 24, 25, 26)
 _LAYERS: Final = (2, 14)  # fewest and most
+_FEW_LAYERS: Final = (1, 3)
 _MOST_ELEMENTS: Final = 1 << 13  # of an input
+_FEW_ELEMENTS: Final = 1 << 8
 _ATTEMPTS: Final = 4  # for each layer that is wanted
 
 
-def random_recipe(seed: int) -> tuple[Recipe, dict[str, Value]]:
+def random_recipe(seed: int, *, is_small: bool = False) -> tuple[Recipe, dict[str, Value]]:
     """The model of that seed, always the same, and the values of its tensors."""
     random = np.random.default_rng([seed, 0])
     dtype = np.float16 if random.random() < 0.2 else np.float32
     builder = Builder(random, _OPSETS[int(random.integers(len(_OPSETS)))], dtype)
     builder.least = int(not builder.chance(0.05))
-    theme = _begin(builder)
-    wanted = builder.number(*_LAYERS)
+    theme = _begin(builder, _FEW_ELEMENTS if is_small else _MOST_ELEMENTS)
+    wanted = builder.number(*(_FEW_LAYERS if is_small else _LAYERS))
     if theme is IMAGES and builder.chance(0.6):
         _try(builder, builder.choice(NETWORKS))
         wanted += len(builder.nodes) // 2
@@ -58,8 +60,8 @@ def _repeat(builder: Builder, layer: Layer, times: int) -> None:
         _try(builder, layer)
 
 
-def _begin(builder: Builder) -> tuple[Layer, ...]:
-    """Add the inputs; what layers there will be most."""
+def _begin(builder: Builder, most: int) -> tuple[Layer, ...]:
+    """Add the inputs, images of at most that many elements; what layers there will be most."""
     batch = builder.choice([1, 1, 2, 2, 3, 4, 8])
     kind = builder.choice([*["image"] * 5, "row", "volume", "sequence", "sequence", "any"])
     if kind == "any" or not builder.least:
@@ -80,7 +82,7 @@ def _begin(builder: Builder) -> tuple[Layer, ...]:
     if builder.chance(0.7):
         extents = [extents[0]] * axes
     shape = [min(batch, 3), min(builder.channels(), 17), *extents]
-    while prod(shape) > _MOST_ELEMENTS:
+    while prod(shape) > most and max(shape[2:]) > 1:
         shape = [*shape[:2], *(max(extent // 2, 1) for extent in shape[2:])]
     for _ in range(builder.number(1, 2)):
         builder.keep(builder.add_input(builder.normal(*shape)))

@@ -37,11 +37,17 @@ WINDOW_ATTRIBUTES: Final = (
 
 # Attributes of activations: parameters in order, with their defaults
 _ACTIVATIONS: Final[dict[str, Mapping[str, float]]] = {
+    "Celu": {"alpha": 1.0},
+    "Elu": {"alpha": 1.0},
     "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
     "LeakyRelu": {"alpha": 0.01},
     "Relu": {},
+    "Selu": {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
     "Sigmoid": {},
+    "Softplus": {},
+    "Softsign": {},
     "Tanh": {},
+    "ThresholdedRelu": {"alpha": 1.0},
 }
 
 
@@ -87,19 +93,24 @@ def channels_last(node: Node, x: Tensor) -> Tensor:
     return emit_transpose(node, x, (0, *range(2, x.type.rank), 1))
 
 
-def _activated(node: Node, x: Tensor, parameters: Sequence[float]) -> Tensor:
-    """``x`` after the activation that a fused operator names."""
+def _activated(node: Node, x: Tensor, given: Mapping[str, float]) -> Tensor:
+    """``x`` after the activation that a fused operator names, with the parameters given."""
     name = node.text("activation", "")
     if name == "":
         return x
+    if name not in _ACTIVATIONS:
+        raise ModelError(f"activation {name!r} is not supported")
+    return standard_op(node, name, [x], {**_ACTIVATIONS[name], **given})
+
+
+def _activated_in_order(node: Node, x: Tensor, parameters: Sequence[float]) -> Tensor:
+    """``x`` after an activation whose parameters have no names."""
+    name = node.text("activation", "")
     if name == "Clip":
         limits = [node.constant(value, x.type.dtype) for value in parameters]
         return standard_op(node, "Clip", [x, *limits])
-    if name not in _ACTIVATIONS:
-        raise ModelError(f"activation {name!r} is not supported")
-    attributes = dict(_ACTIVATIONS[name])
-    attributes.update(zip(attributes, parameters, strict=False))
-    return standard_op(node, name, [x], attributes)
+    names = _ACTIVATIONS.get(name, {})
+    return _activated(node, x, dict(zip(names, parameters, strict=False)))
 
 
 # -- products and convolutions ---------------------------------------------------------------------
@@ -125,8 +136,10 @@ def _with_axes_moved(node: Node, index: int, side: str) -> Tensor:
 def _fused_gemm(node: Node) -> Tensor:
     attributes = passed_on(node, ("alpha", "beta", "transA", "transB"))
     y = standard_op(node, "Gemm", [node.input(0), node.input(1), node.optional(2)], attributes)
-    names = ("activation_alpha", "activation_beta", "activation_gamma")
-    return _activated(node, y, [node.number(name) for name in names if node.has(name)])
+    prefix = "activation_"
+    names = (f"{prefix}{name}" for name in ("alpha", "beta", "gamma"))
+    given = {name.removeprefix(prefix): node.number(name) for name in names if node.has(name)}
+    return _activated(node, y, given)
 
 
 def _fused_conv(node: Node) -> Tensor:
@@ -134,7 +147,7 @@ def _fused_conv(node: Node) -> Tensor:
     operands = [node.input(0), node.input(1), node.optional(2)]
     y = standard_op(node, "Conv", operands, passed_on(node, WINDOW_ATTRIBUTES))
     y = plus(node, y, node.optional(3))
-    return _activated(node, y, node.numbers("activation_params", ()))
+    return _activated_in_order(node, y, node.numbers("activation_params", ()))
 
 
 def _nhwc_conv(node: Node) -> Tensor:

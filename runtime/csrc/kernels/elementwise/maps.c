@@ -14,7 +14,7 @@
     _(Exp, 8, fast_exp(x))                                                 \
     _(FakeQuantize, 4, ({                                                  \
           float q = __builtin_rintf(x / p0);                               \
-          q = q < p1 ? p1 : q;                                             \
+          q = q >= p1 ? q : p1;                                            \
           (q > p2 ? p2 : q) * p0;                                          \
       }))                                                                  \
     _(Floor, 1, __builtin_floorf(x))                                       \
@@ -103,11 +103,12 @@ UNARY_MAP(Cast_u8_f32, uint8_t, float, 1, x)
 UNARY_MAP(Cast_b8_f32, uint8_t, float, 1, x != 0)
 UNARY_MAP(Cast_i32_i64, int32_t, int64_t, 1, x)
 UNARY_MAP(Cast_i64_i32, int64_t, int32_t, 1, x)
-// Saturated before rounding: the limits are integers.  Parameters: scale, zero point.
+// Saturated before rounding: the limits are integers.  NaN becomes the lowest one, as in FakeQuantize.
+// Parameters: scale, zero point.
 #define QUANTIZED(LOW, HIGH)                                                        \
     ({                                                                              \
         const float scaled = x / p0;                                                \
-        const float above = scaled < (LOW) - p1 ? (LOW) - p1 : scaled;              \
+        const float above = scaled >= (LOW) - p1 ? scaled : (LOW) - p1;             \
         (int32_t)(__builtin_rintf(above > (HIGH) - p1 ? (HIGH) - p1 : above) + p1); \
     })
 UNARY_MAP(Quantize_i8, float, int8_t, 3, QUANTIZED(-128, 127))
@@ -116,7 +117,7 @@ UNARY_MAP(Quantize_u8, float, uint8_t, 3, QUANTIZED(0, 255))
 #define REQUANTIZED(LOW, HIGH)                                                      \
     ({                                                                              \
         const float scaled = a * b;                                                 \
-        const float above = scaled < (LOW) - p0 ? (LOW) - p0 : scaled;              \
+        const float above = scaled >= (LOW) - p0 ? scaled : (LOW) - p0;             \
         (int32_t)(__builtin_rintf(above > (HIGH) - p0 ? (HIGH) - p0 : above) + p0); \
     })
 BINARY_MAP(Requantize_i8, float, int8_t, 3, REQUANTIZED(-128, 127))

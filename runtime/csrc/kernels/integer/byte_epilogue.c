@@ -39,17 +39,17 @@ static inline Floats rounded(Floats values) {
     return values;
 }
 
-// What is undefined stays so.  Compilers do not see that it is one instruction for each limit.
+// NaN becomes the lower limit.  Compilers do not see that it is one instruction for each limit.
 static inline Floats clipped(Floats values, float low, float high) {
 #if defined(__AVX512F__)
-    const __m512 above = _mm512_max_ps(_mm512_set1_ps(low), (__m512)values);
+    const __m512 above = _mm512_max_ps((__m512)values, _mm512_set1_ps(low));
     return (Floats)_mm512_min_ps(_mm512_set1_ps(high), above);
 #elif defined(__AVX2__)
-    const __m256 above = _mm256_max_ps(_mm256_set1_ps(low), (__m256)values);
+    const __m256 above = _mm256_max_ps((__m256)values, _mm256_set1_ps(low));
     return (Floats)_mm256_min_ps(_mm256_set1_ps(high), above);
 #else
-    const Ints below = values < low;
-    const Floats above = (Floats)(((Ints)all_of(low) & below) | ((Ints)values & ~below));
+    const Ints kept = values >= low;
+    const Floats above = (Floats)(((Ints)all_of(low) & ~kept) | ((Ints)values & kept));
     const Ints beyond = above > high;
     return (Floats)(((Ints)all_of(high) & beyond) | ((Ints)above & ~beyond));
 #endif

@@ -22,7 +22,7 @@ from popc_runtime.kernels.activation import ACTIVATIONS
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.core.blocking import blocked
 from popc_runtime.kernels.parts.byte_operands import BIAS, RESIDUAL, SCALE, quotient_limits
-from popc_runtime.kernels.quantize import fake_quantize_steps
+from popc_runtime.kernels.quantize import fake_quantize_steps, saturation
 
 __all__ = ["finished"]
 
@@ -133,6 +133,6 @@ def _quantizing(
         yield partial(np.multiply, values, np.float32(factor), out=out)
         values = out
     yield partial(np.divide, values, np.float32(binding.number("quantize_scale")), out=out)
-    yield partial(out.clip, low, high, out)
+    yield from saturation(out, low, high)
     yield partial(np.rint, out, out=out)
     yield partial(np.add, out, np.float32(binding.integer("quantize_zero", 0)), out=out)

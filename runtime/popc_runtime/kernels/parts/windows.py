@@ -7,8 +7,8 @@ for all axes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, product
 from math import prod
 
 from popc_runtime.format.limits import MAX_TAPS
@@ -74,6 +74,22 @@ class WindowAxis:
         """True if output i reads input i, and nothing else."""
         return self.kernel == 1 and self.stride == 1 and self.begin == 0 and self.out == self.size
 
+    @property
+    def used(self) -> WindowAxis:
+        """The same windows without taps at their ends that lie in the padding in all of them.
+
+        Each window has the same elements of the input; what it has of the padding is lost.
+        """
+        reach = self.begin - (self.out - 1) * self.stride  # of the last window before the input
+        first = max(0, -(-reach // self.dilation))
+        stop = min(self.kernel, -(-(self.size + self.begin) // self.dilation))
+        if first >= stop:  # no window has an element
+            return self
+        begin = self.begin - first * self.dilation
+        return WindowAxis(
+            self.size, stop - first, self.stride, self.dilation, begin, self.end, self.out
+        )
+
     def span(self, tap: int) -> Span:
         """The span of windows whose element ``tap`` lies inside the input."""
         offset = tap * self.dilation - self.begin
@@ -82,15 +98,32 @@ class WindowAxis:
         stop = max(stop, first)
         return Span(first, stop, first * self.stride + offset, self.stride)
 
-    def counts(self, *, include_padding: bool) -> list[int]:
-        """The size of each window: elements inside the input, or inside the padding."""
+    def counts(self, *, include_padding: bool) -> list[tuple[int, int]]:
+        """The sizes of windows: elements inside the input, or inside the padding.
+
+        Pairs of a size, and of how many windows in succession have it; not more of them than two
+        for each tap.
+        """
         low, high = (-self.begin, self.size + self.end) if include_padding else (0, self.size)
-        counts: list[int] = []
-        for window in range(self.out):
-            start = window * self.stride - self.begin
-            first, stop = (-((start - end) // self.dilation) for end in (low, high))
-            counts.append(max(0, min(self.kernel, stop) - max(0, first)))
-        return counts
+        turns = [0, *self._turns(low, high), self.out]
+        return [
+            (self._count(window, low, high), after - window)
+            for window, after in pairwise(turns)
+            if after > window
+        ]
+
+    def _turns(self, low: int, high: int) -> Iterable[int]:
+        """The windows at which another element comes between ``low`` and ``high``, or leaves."""
+        if self.out <= 2 * self.kernel:
+            return range(1, self.out)
+        taps = (end - tap * self.dilation for end in (low, high) for tap in range(self.kernel))
+        turns = {-((-self.begin - first) // self.stride) for first in taps}
+        return sorted(turn for turn in turns if 0 < turn < self.out)
+
+    def _count(self, window: int, low: int, high: int) -> int:
+        start = window * self.stride - self.begin
+        first, stop = (-((start - end) // self.dilation) for end in (low, high))
+        return max(0, min(self.kernel, stop) - max(0, first))
 
 
 def window_axes(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
-from itertools import product
 from math import prod
 
 from popc_runtime.format.dtypes import DType
@@ -11,7 +11,7 @@ from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.record import Encoder, Record, is_float32, tensor_words
-from popc_runtime.native.views import View, view_of_numbers
+from popc_runtime.native.views import View, view_of_bytes
 
 __all__ = ["ENCODERS", "of_squares", "pooling_words", "window_factors"]
 
@@ -32,7 +32,8 @@ def pooling_words(
         words += tensor_words(array)
     whole = next(array for array in (x, dx) if array is not None)
     words.append(prod(whole.shape[:2]))
-    for axis in (*(WindowAxis(1, 1, out=1) for _ in range(_AXES - len(axes))), *axes):
+    missing = (WindowAxis(1, 1, out=1) for _ in range(_AXES - len(axes)))
+    for axis in (*missing, *(axis.used for axis in axes)):
         words += (axis.size, axis.kernel, axis.out, axis.stride, axis.dilation, axis.begin)
     return tuple(words)
 
@@ -52,9 +53,17 @@ def window_factors(binding: NativeBinding, axes: Sequence[WindowAxis]) -> View:
     Attribute ``count_include_pad`` says whether padding is counted.
     """
     include = bool(binding.integer("count_include_pad", 0))
-    counts = [[max(count, 1) for count in axis.counts(include_padding=include)] for axis in axes]
-    shares = [1 / prod(window) for window in product(*counts)]
-    return view_of_numbers(shares, DType.FLOAT32, tuple(map(len, counts)))
+    counts = [axis.counts(include_padding=include) for axis in axes]
+    return view_of_bytes(_shares(counts, 1), DType.FLOAT32, tuple(axis.out for axis in axes))
+
+
+def _shares(counts: Sequence[Sequence[tuple[int, int]]], outer: int) -> bytes:
+    """The reciprocals of the products of sizes, all times ``outer``; float32."""
+    if not counts:
+        return struct.pack("f", 1 / outer)
+    sizes = {max(size, 1) for size, _ in counts[0]}
+    inner = {size: _shares(counts[1:], outer * size) for size in sizes}
+    return b"".join(inner[max(size, 1)] * times for size, times in counts[0])
 
 
 def _axes(binding: NativeBinding) -> tuple[WindowAxis, ...] | None:

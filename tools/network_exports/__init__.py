@@ -1,0 +1,1 @@
+"""Exports of networks of PyTorch and transformers, with random weights."""
