@@ -62,8 +62,8 @@ it in tests of operators, a quarter in those of sessions and devices, a sixth in
 compare optimizers in hundreds of combinations.
 
 `prepareDevice` of a graph of ten ops takes 21 ms of CPU (41 the first time in a process), and a \
-Builder 0.2 ms for each node: 1.8 s for 10,000. From the cache sessions of a BERT start in 4 to 6 % \
-of the time that it takes to compile, those of a small convolutional network in 10 %, of a \
+Builder 0.2 ms for each node: 1.8 s for 10,000. From the cache sessions of a BERT start in 4 to \
+6 % of the time that it takes to compile, those of a small convolutional network in 10 %, of a \
 perceptron of three layers in 12 % (10 ms instead of 86); a new process takes 15 ms more. In all \
 cases the first run binds the kernels (`python -m tools.popart_figures`).
 
