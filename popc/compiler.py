@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from popc.devices import chooses_target, lowest_on_device
 from popc.frontend import ImportedModel, LoadedModel, import_model
 from popc.ir import Graph, Op, Tensor, format_graph
 from popc.lowering import lower
 from popc.memory import MemoryPlan, check_plan, format_plan, plan_memory
 from popc.ops.index_limits import index_limits
-from popc.options import Algorithm, Options
+from popc.options import Options
 from popc.placement import start_placement
 from popc.printable import counted
-from popc.progress import UNWATCHED, Made, OnBytes, Snapshot, Stage, Watch, no_bytes
+from popc.progress import UNWATCHED, Made, Snapshot, Stage, Watch
 from popc.request import CompileRequest
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
 from popc.training import (
@@ -33,7 +31,7 @@ from popc.transforms import (
     set_variable_groups,
     transform,
 )
-from popc_runtime.errors import DoesNotFitError
+from popc_runtime.errors import DoesNotFitError, UsageError
 from popc_runtime.format import (
     DEFAULT_LIMITS,
     ProgramImage,
@@ -161,14 +159,18 @@ def plan_transformed(program: Transformed, watch: Watch = UNWATCHED) -> Planned:
     graph, options = program.graph, program.options
     with watch.stage(Stage.SCHEDULE) as made:
         schedule = program.settled or _ordered(graph, options)
-        if _compares_on_device(options):
-            schedule = lowest_on_device(graph, schedule, options, partial(_plan, program))
         if options.verify_ir:
             _require_none("schedule", check_schedule(graph, schedule))
         watch.show(Snapshot.FINAL, graph, schedule.orders[graph])
         made(f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule))
     with watch.stage(Stage.PLAN) as made:
-        plan = _plan(program, schedule, watch.counter(Stage.PLAN))
+        plan = plan_memory(
+            graph,
+            schedule,
+            inplace=options.enable_inplace,
+            channels_last=_wants_channels_last(program.request),
+            on_bytes=watch.counter(Stage.PLAN),
+        )
         if options.verify_ir:
             _require_none("memory plan", check_plan(graph, schedule, plan))
         _require_addressable(plan, options.replicated_graph_count)
@@ -182,6 +184,7 @@ def transform_program(
     """Take a model through all stages that edit the graph; errors are those of these stages."""
     with watch.stage(Stage.IMPORT) as made:
         model = import_model(loaded, request.bindings(loaded))
+        _require_one_sample(model, request)
         set_variable_groups(model.graph, request.options)
         start_placement(model.graph, request.options, trains=request.trains)
         if not request.trains:
@@ -205,6 +208,25 @@ def transform_program(
         check_replicas(model.graph, request.options.replicated_graph_count)
         _show_graph(made, model.graph)
     return Transformed(request, loaded, model, training, tuple(passes), settled)
+
+
+def _require_one_sample(model: ImportedModel, request: CompileRequest) -> None:
+    """Raise UsageError if samples of outputs would lie side by side that have different sizes."""
+    options = request.options
+    several = {
+        "batches_per_step": options.batches_per_step,
+        "accumulation_factor": options.accumulation_factor,
+        "replicated_graph_count": options.replicated_graph_count,
+    }
+    reasons = [f"{name} is {count}" for name, count in several.items() if count > 1]
+    if model.sizes and (reasons or request.trains):
+        name = next(iter(model.sizes))
+        raise UsageError(
+            f"data decides the size of output {name!r}, which needs a program of one sample, but "
+            f"{' and '.join(reasons) or 'the program trains'}",
+            subject=name,
+            hint="run one sample at a time, or return what has a known size",
+        )
 
 
 def _show_graph(made: Made, graph: Graph) -> None:
@@ -248,22 +270,6 @@ def _transformed(
 
 def _ordered(graph: Graph, options: Options) -> Schedule:
     return build_schedule(graph, options, inplace=options.enable_inplace)
-
-
-def _compares_on_device(options: Options) -> bool:
-    """True if the scheduler may choose, and its choice is for a target that was chosen too."""
-    is_open = options.scheduling_algorithm is Algorithm.CHOOSE_BEST
-    return is_open and options.scheduler_work_limit > 0 and chooses_target(options)
-
-
-def _plan(program: Transformed, schedule: Schedule, on_bytes: OnBytes = no_bytes) -> MemoryPlan:
-    return plan_memory(
-        program.graph,
-        schedule,
-        inplace=program.options.enable_inplace,
-        channels_last=_wants_channels_last(program.request),
-        on_bytes=on_bytes,
-    )
 
 
 def _wants_channels_last(request: CompileRequest) -> bool:

@@ -117,7 +117,7 @@ class _Finder:
         self.numbers: Mapping[Op, int] = {op: number for number, op in enumerate(part.ops)}
         self.buffers: dict[Tensor, int] = {}  # by the tensor that owns the memory
         self.readers: dict[int, dict[int, None]] = {}
-        self.homes: dict[int, int] = {}  # of what lies in another buffer, in the order of joining
+        self.members: dict[int, list[int]] = {}  # what lies in a buffer, itself too
         self.settled = settled
         self.lasting = _lasting(part, aliases)
         count = len(part.ops)
@@ -159,6 +159,7 @@ class _Finder:
         free = tensor in self.settled or tensor in self.lasting or tensor in self.aliases.remote
         buffer = self.found.add_buffer(0 if free else aligned(tensor.type.nbytes))
         self.buffers[tensor] = buffer
+        self.members[buffer] = [buffer]
         self.readers[buffer] = {}
         return buffer
 
@@ -273,8 +274,6 @@ class _Finder:
                     self.found.takes[number].append(Takeover(nbytes, (operand,)))
             self._put_inside(number, buffer, inside)
             parts.update(inside)
-        for part in reversed(self.homes):  # what holds others has joined after them
-            self.found.freed_with[part] = self.found.freed_with[self.homes[part]]
 
     def _takers(self) -> set[int]:
         """Buffers that some op may write its result over."""
@@ -302,13 +301,15 @@ class _Finder:
         found.weights[buffer], found.frees[buffer] = whole - parts, whole
         for part in inside:
             found.frees[part] = 0
-            self.homes[part] = buffer
+            self.members[buffer] += self.members.pop(part)
             found.stays[buffer] = found.stays[buffer] or found.stays[part]
             for reader in self.readers.pop(part):
                 del found.reads[reader][part]
                 if reader != number:
                     found.reads[reader][buffer] = None
                     self.readers[buffer][reader] = None
+        for member in self.members[buffer]:
+            found.freed_with[member] = buffer
 
 
 def _lasting(part: Part, aliases: Aliases) -> set[Tensor]:
