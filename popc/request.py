@@ -200,6 +200,7 @@ class CompileRequest:
             replicas=self.options.replicated_graph_count,
             annotations=_annotations(self.options),
             limits=ImportLimits(self.options.max_imported_nodes, self.options.max_computed_bytes),
+            bounds=self.options.bounds,
             outlined=self.options.outlined_functions,
         )
         if self.training is not None:

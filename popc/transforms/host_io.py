@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from popc.ir import AttributeMap, Graph, OpSettings, Tensor
 from popc.ops.build import build
 from popc.options import ExchangeStrategy, Options, StreamMode, SyntheticDataMode
-from popc.transforms.base import Pass, PassOutcome
+from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc.transforms.stream_names import check_stream_names
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType, ReturnType
 
 __all__ = ["HostIo"]
+
+_NARROW: Final = (DType.FLOAT16, DType.BFLOAT16)
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,11 @@ class HostIo(Pass):
         """The pass that ``context`` asks for."""
         return cls(context.options)
 
-    def run(self, graph: Graph) -> PassOutcome:
+    def run(self, graph: Graph) -> int:
         """Replace inputs and outputs; the number of transfers."""
         inputs = [tensor.name for tensor in graph.inputs]
         check_stream_names(self.options, inputs, graph.output_names)
         changes = len(graph.inputs) + len(graph.outputs)
-        notes = tuple(self._notes(graph))
         for tensor in tuple(graph.inputs):  # it shrinks on the way
             settings = self._settings(tensor.name)
             load = build(graph, "HostLoad", [], self._load_attributes(tensor), settings=settings)
@@ -80,23 +80,7 @@ class HostIo(Pass):
             )
         graph.outputs.clear()
         graph.output_names.clear()
-        return PassOutcome(changes, notes=notes)
-
-    def _notes(self, graph: Graph) -> Iterator[str]:
-        """Sums that are likely to become too large for their type."""
-        narrow = [
-            name
-            for name, tensor in zip(graph.output_names, graph.outputs, strict=True)
-            if self.options.anchor(name).type is ReturnType.SUM
-            and self.options.anchor(name).dtype is None
-            and tensor.type.dtype in (DType.FLOAT16, DType.BFLOAT16)
-        ]
-        if narrow:
-            kind = graph.outputs[graph.output_names.index(narrow[0])].type.dtype.value
-            yield (
-                f"anchors: the sum of {', '.join(narrow)} adds up in {kind}, which loses digits "
-                'and may become infinite: { type = "sum", dtype = "float32" } adds up in float32'
-            )
+        return changes
 
     def _in_wanted_type(self, graph: Graph, name: str, tensor: Tensor) -> Tensor:
         """``tensor`` in the type in which it is to be added up.
@@ -104,7 +88,10 @@ class HostIo(Pass):
         Raises:
             OptionError: the type does not have its values.
         """
-        dtype, own = self.options.anchor(name).dtype, tensor.type.dtype
+        anchor, own = self.options.anchor(name), tensor.type.dtype
+        dtype = anchor.dtype
+        if dtype is None and anchor.type is ReturnType.SUM and own in _NARROW:
+            dtype = DType.FLOAT32  # sums are too large for them soon
         if dtype is None or dtype is own:
             return tensor
         if not _holds(dtype, own):
@@ -112,8 +99,7 @@ class HostIo(Pass):
                 f"the return type of {name!r} is sum:{dtype.value}, which cannot hold a sum of "
                 f"its values of type {own.value}",
                 subject="anchors",
-                hint=f"the anchor sum without a type adds in {own.value}; a sum may be "
-                "in a wider type",
+                hint="leave the type out, or name a wider one",
             )
         settings = OpSettings(origin="anchorSum")
         return build(graph, "Cast", [tensor], {"to": dtype.value}, settings=settings).output

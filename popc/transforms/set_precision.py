@@ -57,11 +57,11 @@ class SetPrecision(Pass):
           return y = %y1
         }
 
-    With MIXED, weights stay float32 variables, of which ops read float16; with FLOAT16, so are
-    they, but for those that the model itself writes.  Constants that float16 does not have become
-    the nearest number that it has, other than 0 and infinity.  Bodies of control flow are
-    rewritten by themselves, and ops that cannot compute in float16 stay as they are: a note tells
-    which.  A backward pass follows the types of the forward pass.
+    With MIXED, weights stay float32 variables, of which ops read float16, and lookups rows; with
+    FLOAT16, so are they, but for those that the model itself writes.  Constants that float16 does
+    not have become the nearest number that it has, other than 0 and infinity.  Bodies of control
+    flow are rewritten by themselves, and ops that cannot compute in float16 stay as they are: a
+    note tells which.  A backward pass follows the types of the forward pass.
     """
 
     name: ClassVar[str] = "set_precision"
@@ -120,7 +120,7 @@ class _Narrowing:
     def _rewrite(self, op: Op) -> bool:
         tensors = [*op.present_inputs, *op.outputs]
         is_wide = any(tensor.type.dtype is _WIDE for tensor in tensors)
-        if not is_wide or op.op_type in _KEPT or op.subgraphs:
+        if not is_wide or op.op_type in _KEPT or op.subgraphs or self._looks_up_weights(op):
             return False
         made = self._made(op)
         if made is None:
@@ -139,6 +139,11 @@ class _Narrowing:
         for tensor, name in zip(made.outputs, names, strict=True):
             self._graph.rename(tensor, name)
         return True
+
+    def _looks_up_weights(self, op: Op) -> bool:
+        """True for a lookup in a table that stays float32: rows of it are narrowed, not all."""
+        is_lookup = op.op_type == "Gather" and op.operand(0).kind is TensorKind.VARIABLE
+        return is_lookup and (not self._variables or op.operand(0) in self._fixed)
 
     def _made(self, op: Op) -> Op | None:
         """The op in float16; ``None`` if there is none that computes the same."""

@@ -181,3 +181,48 @@ def test_half_partials_count() -> None:
         total = (total.astype(np.float32) + part).astype(np.float16)
     np.testing.assert_array_equal(half, total.astype(np.float32))
     assert (one != half).any()
+
+
+def _table(rows: Array) -> onnx.ModelProto:
+    """The mean of the squares of three rows of a table."""
+    nodes = [
+        helper.make_node("Gather", ["table", "i"], ["a"]),
+        helper.make_node("Mul", ["a", "a"], ["b"]),
+        helper.make_node("ReduceMean", ["b"], ["loss"], keepdims=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "rows",
+        [helper.make_tensor_value_info("i", 7, [3])],
+        [helper.make_tensor_value_info("loss", 1, [])],
+        [numpy_helper.from_array(rows, "table")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+@pytest.mark.parametrize("precision", ["float16", "mixed"])
+def test_a_table_off_chip_is_looked_up_by_rows(precision: str) -> None:
+    """With float32 variables there is no other copy of the table; training is the same."""
+    rows = np.random.default_rng(2).standard_normal((50, 4)).astype(np.float32)
+    model = _table(rows)
+    sgd = {"type": "sgd", "learning_rate": 0.5}
+    train = {"loss": {"type": "identity", "input": "loss"}, "optimizer": sgd}
+    found: list[Array] = []
+    options: dict[str, Any] = {"precision": precision}
+    for place in ("on_chip", "off_chip"):
+        location = {"storage": place, "min_elements_for_off_chip": 1}
+        options["tensor_location_override"] = {"table": location}
+        archive = popc.compile(model, train=train, options=options)
+        program = popc_runtime.load(archive.to_bytes())
+        program.run(i=np.array([49, 7, 7]))
+        found.append(program.state.read(VariableRole.WEIGHT)["table"])
+    np.testing.assert_allclose(found[0], found[1], rtol=2e-3, atol=1e-6)
+    assert (found[1] != rows.astype(found[1].dtype)).any(axis=1).sum() == 2
+    graphs = planned_model(model, options, train=train).graph.walk()
+    ops = [op for nested in graphs for op in nested.ops]
+    types = {op.op_type for op in ops}
+    assert "RemoteGather" in types
+    assert ("RemoteScatterAdd" in types) == (precision == "mixed"), "steps of float32 alone"
+    others = [op for op in ops if not op.op_type.startswith("Remote")]
+    whole = [tensor for op in others for tensor in op.outputs if tensor.type.shape == (50, 4)]
+    assert precision == "float16" or not whole
