@@ -310,7 +310,7 @@ def test_tensorflow(table: dict[str, Any], expected: dict[str, Any]) -> None:
         (
             {"with_data_parallel": {"places": ["cpu", "cpu"]}},
             True,
-            {"replicated_graph_count": 2},
+            {"replicated_graph_count": 2, "replica_reduction_type": "mean"},
         ),
         (
             {"build_strategy": {"fuse_all_reduce_ops": True, "sync_batch_norm": True},
@@ -319,6 +319,7 @@ def test_tensorflow(table: dict[str, Any], expected: dict[str, Any]) -> None:
             {
                 "merge_all_reduce_collectives": True,
                 "distributed_batch_norm_replica_group_size": 2,
+                "replica_reduction_type": "mean",
                 "replicated_graph_count": 2,
             },
         ),
