@@ -166,9 +166,10 @@ def test_settings_of_two_systems_are_one_problem() -> None:
     """Not three: neither is a mistyped option of popc."""
     with pytest.raises(OptionError) as caught:
         _resolved({"norms": {"use_stable_statistics": True}, "replication_factor": 2, "seed": 1})
-    assert caught.value.details == (
+    (problem,) = caught.value.details
+    assert problem == (
         "settings of several systems do not mix: norms (in options) is of TensorFlow's IPUConfig; "
-        "replication_factor (in options) is of Optimum's IPUConfig",
+        "replication_factor (in options) is of Optimum's IPUConfig"
     )
 
 

@@ -12,7 +12,7 @@ from onnx import parser
 import popc
 from popc_runtime.format import Array
 
-__all__ = ["compare", "draw", "expected_results", "model_of"]
+__all__ = ["compare", "draw", "expected_results", "is_accepted", "model_of"]
 
 # x [4, 5] and y [3, 5] of floats, k in 0..3: rows r [n, 5], their places p [n], columns c [m].
 _HEAD: Final = """<ir_version: 9, opset_import: ["": OPSET]>
@@ -66,6 +66,15 @@ def expected_results(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dic
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+
+def is_accepted(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> bool:
+    """True unless onnxruntime refuses the inputs: maxima of nothing, for example."""
+    try:
+        expected_results(model, inputs)
+    except Exception as error:  # noqa: BLE001 - its classes are no public names
+        return "ONNXRuntimeError" not in str(error)
+    return True
 
 
 def compare(

@@ -56,6 +56,10 @@ class SizeTable(SizeAlgebra):
         (size,) = self.elements(tensor)
         return size
 
+    def limit(self, tensor: Tensor, high: int) -> None:
+        """Note that the one element of ``tensor`` is from 0 to ``high``."""
+        self._elements[tensor] = (self.atom((tensor, 0), 0, high),)
+
     def known_elements(self, tensor: Tensor) -> Array | None:
         """The value of a tensor of integers all of whose elements turn out to be known."""
         if not _is_small(tensor):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc.frontend.rules.sized import indexing, moves, reduce, shapes, spread
+from popc.frontend.rules.sized import einsum, indexing, moves, reduce, shapes, spread
 from popc.frontend.rules.sized.node import SizedNode, SizedRule
 
 __all__ = ["MAKES_SIZES", "SIZED_RULES", "TAKES_ANY", "SizedNode", "SizedRule"]
@@ -33,6 +33,6 @@ TAKES_ANY: Final = frozenset(
 
 SIZED_RULES: Final[dict[tuple[str, str], SizedRule]] = {
     ("", op_type): rule
-    for family in (indexing, moves, reduce, shapes, spread)
+    for family in (einsum, indexing, moves, reduce, shapes, spread)
     for op_type, rule in family.RULES.items()
 }

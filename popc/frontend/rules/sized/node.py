@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from popc.frontend.node import Node
+from popc.frontend.open_graph import OpenGraph
 from popc.frontend.problems import DataDependent
 from popc.frontend.rules.moves import emit_slice
 from popc.frontend.sizes import Size, SizeTable
@@ -52,6 +53,11 @@ class SizedNode(Node):
         )
         self._apply = apply
         self.table.is_used = True
+
+    @classmethod
+    def within_body(cls, node: Node, body: OpenGraph) -> SizedNode:
+        """A node that emits into the graph of another importer, a body of ``node``."""
+        return cls(node.within(body), lambda _: ())
 
     @property
     def table(self) -> SizeTable:
@@ -302,6 +308,13 @@ class SizedNode(Node):
 
     def div(self, left: Tensor, right: Tensor) -> Tensor:
         """The quotient of numbers that are not negative, rounded down; by 1 if ``right`` is 0."""
+        table = self.table
+        exact = table.div(table.scalar(left), table.scalar(right))
+        if exact.known is not None:
+            return self.int64(exact.known)
+        found: Tensor | None = table.made.get((self.importer.graph, exact))
+        if found is not None:
+            return found
         return self.noted(self.emit("Div", [left, self.largest(right, self.int64(1))]))
 
     def largest(self, left: Tensor, right: Tensor) -> Tensor:

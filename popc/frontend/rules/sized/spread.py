@@ -10,7 +10,7 @@ from popc.frontend.values import SizedValue, Value
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 
-__all__ = ["RULES", "spread_together"]
+__all__ = ["RULES", "along_axis", "spread_together"]
 
 
 def spread_together(
@@ -24,39 +24,42 @@ def spread_together(
     Raises:
         ModelError: a size is certainly another.
     """
-    present = [value for value in values if value is not None]
-    rank = max(len(value.counts) for value in present) - last
-    tensors = {id(value): value.padded for value in present}
-    counts: list[Tensor | None] = [None] * rank
+    present = [(index, value) for index, value in enumerate(values) if value is not None]
+    rank = max(len(value.counts) for _, value in present) - last
+    tensors = {index: value.padded for index, value in present}
+    counts: list[Tensor | None] = []
     for place in range(rank):
-        own = [(value, place - (rank + last - len(value.counts))) for value in present]
-        counts[place] = _along_axis(node, tensors, [pair for pair in own if pair[1] >= 0])
-    return [None if value is None else tensors[id(value)] for value in values], counts
+        own = [(index, x, place - (rank + last - len(x.counts))) for index, x in present]
+        counts.append(along_axis(node, tensors, [each for each in own if each[2] >= 0]))
+    return [tensors.get(index) for index in range(len(values))], counts
 
 
-def _along_axis(
-    node: SizedNode, tensors: dict[int, Tensor], places: Sequence[tuple[SizedValue, int]]
+def along_axis(
+    node: SizedNode, tensors: dict[int, Tensor], places: Sequence[tuple[int, SizedValue, int]]
 ) -> Tensor | None:
-    """The size that operands have in common at an axis of each; all are cut to it."""
-    moving = [(value, axis) for value, axis in places if value.counts[axis] is not None]
+    """The size that operands have in common, each at an axis; all are cut to it.
+
+    ``places`` are an operand's number in ``tensors``, its sizes, and the axis.
+    """
+    moving = [each for each in places if each[1].counts[each[2]] is not None]
     if not moving:
         return None
     still = [
         value.padded.type.shape[axis]
-        for value, axis in places
+        for _, value, axis in places
         if value.counts[axis] is None and value.padded.type.shape[axis] != 1
     ]
     if still:
-        for value, axis in moving:
+        for index, value, axis in moving:
             size = node.count(value, axis)
-            tensors[id(value)] = node.exactly(tensors[id(value)], axis, size, still[0])
+            tensors[index] = node.exactly(tensors[index], axis, size, still[0])
         return None
-    count = node.count(*moving[0])
-    for value, axis in moving[1:]:
+    count = node.count(*moving[0][1:])
+    for _, value, axis in moving[1:]:
         count = node.same(count, node.count(value, axis))
-    bound = min(value.padded.type.shape[axis] for value, axis in moving)
-    for value, axis in moving:
-        tensors[id(value)] = node.cropped(tensors[id(value)], axis, bound)
+    bound = min(value.padded.type.shape[axis] for _, value, axis in moving)
+    for index, _, axis in moving:
+        tensors[index] = node.cropped(tensors[index], axis, bound)
     return count
 
 
