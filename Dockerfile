@@ -5,11 +5,14 @@
 #
 #   docker build --target runtime -t popc-runtime .
 #   docker run --rm -i -v "$PWD:/data" popc-runtime model.popx < requests.txt
+#   docker run --rm -p 8000:8000 -v "$PWD:/data" --entrypoint python popc-runtime \
+#       -m popc_runtime.serving net=model.popx --host 0.0.0.0
 #
 # For both kinds of processors: docker buildx build --platform linux/amd64,linux/arm64 ...
 # docs/images.md says more: other bases, package indexes of one's own, builds without a daemon.
 
-# Any image of Debian's family that has python3 with the module venv.
+# Any image of Debian's family that has python3 with the module venv.  To build from the same bytes
+# every time, name it by its digest: NAME@sha256:... (docs/images.md).
 ARG BASE=docker.io/library/python:3.13.9-slim-trixie
 
 FROM ${BASE} AS wheels
@@ -35,9 +38,11 @@ RUN mkdir /data && chmod 1777 /data
 WORKDIR /data
 
 FROM base AS runtime
+ARG RUNTIME_EXTRAS=fsspec,serve,sign
 COPY --from=wheels /wheels /wheels
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    pip install --no-cache-dir --constraint /opt/popc/constraints.txt /wheels/popc_runtime-*.whl \
+    pip install --no-cache-dir --constraint /opt/popc/constraints.txt \
+        "$(echo /wheels/popc_runtime-*.whl)[${RUNTIME_EXTRAS}]" \
     && rm -rf /wheels
 COPY samples/serve.py /opt/popc/serve.py
 USER 1000:1000
@@ -46,7 +51,7 @@ HEALTHCHECK --interval=30s --timeout=10s --start-period=5s \
 ENTRYPOINT ["python", "/opt/popc/serve.py"]
 
 FROM base AS compiler
-ARG EXTRAS=images,plot,report,sign,verify
+ARG EXTRAS=images,plot,report,serve,sign,verify
 COPY --from=wheels /wheels /wheels
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     pip install --no-cache-dir --constraint /opt/popc/constraints.txt \

@@ -31,7 +31,7 @@ from popc.transforms import (
     set_variable_groups,
     transform,
 )
-from popc_runtime.errors import DoesNotFitError
+from popc_runtime.errors import DoesNotFitError, UsageError
 from popc_runtime.format import (
     DEFAULT_LIMITS,
     ProgramImage,
@@ -184,6 +184,7 @@ def transform_program(
     """Take a model through all stages that edit the graph; errors are those of these stages."""
     with watch.stage(Stage.IMPORT) as made:
         model = import_model(loaded, request.bindings(loaded))
+        _require_one_sample(model, request)
         set_variable_groups(model.graph, request.options)
         start_placement(model.graph, request.options, trains=request.trains)
         if not request.trains:
@@ -207,6 +208,25 @@ def transform_program(
         check_replicas(model.graph, request.options.replicated_graph_count)
         _show_graph(made, model.graph)
     return Transformed(request, loaded, model, training, tuple(passes), settled)
+
+
+def _require_one_sample(model: ImportedModel, request: CompileRequest) -> None:
+    """Raise UsageError if samples of outputs would lie side by side that have different sizes."""
+    options = request.options
+    several = {
+        "batches_per_step": options.batches_per_step,
+        "accumulation_factor": options.accumulation_factor,
+        "replicated_graph_count": options.replicated_graph_count,
+    }
+    reasons = [f"{name} is {count}" for name, count in several.items() if count > 1]
+    if model.sizes and (reasons or request.trains):
+        name = next(iter(model.sizes))
+        raise UsageError(
+            f"data decides the size of output {name!r}, which needs a program of one sample, but "
+            f"{' and '.join(reasons) or 'the program trains'}",
+            subject=name,
+            hint="run one sample at a time, or return what has a known size",
+        )
 
 
 def _show_graph(made: Made, graph: Graph) -> None:

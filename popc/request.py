@@ -200,6 +200,8 @@ class CompileRequest:
             replicas=self.options.replicated_graph_count,
             annotations=_annotations(self.options),
             limits=ImportLimits(self.options.max_imported_nodes, self.options.max_computed_bytes),
+            bounds=self.options.bounds,
+            outlined=self.options.outlined_functions,
         )
         if self.training is not None:
             return _bound_for_training(plain, loaded, self.training, self.options)
@@ -246,7 +248,8 @@ def _notes(meta: Mapping[str, object]) -> dict[str, str]:
 
 def _annotations(options: Options) -> Annotations:
     ignored = tuple(ignored_places(options).items())
-    return Annotations(options.annotate, excludable_passes(), ignored)
+    of_nodes = tuple(rule for rule in options.annotate if not rule.is_by_place)
+    return Annotations(of_nodes, excludable_passes(), ignored)
 
 
 def _has_dimensions(name: str, type_: TensorType) -> bool:

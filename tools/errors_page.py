@@ -1,27 +1,33 @@
 """Make docs/errors.md: every error that popc raises on purpose, by class, with its messages.
 
-The messages are read from the sources: whatever is raised as a class of `popc_runtime.errors`, with
-``…`` for what is only known when it happens.
+The messages are read from the sources (`tools.error_texts`): whatever is raised as a class of
+`popc_runtime.errors`, with ``…`` for what is only known when it happens.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from popc_runtime import errors
 from popc_runtime.errors import PopcError
+from tools.error_texts import FOREIGN, UNKNOWN, Sources, is_clause, is_telling
 
-__all__ = ["errors_page", "messages"]
+__all__ = ["classes", "errors_page", "words"]
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _PACKAGES: Final = ("popc", "runtime/popc_runtime")
-_UNKNOWN: Final = "…"
+# Exceptions of PopART's and of others, which users see by themselves or never.
+_OTHERS: Final = (
+    *("popart_exception", "popart_runtime_error", "popart_internal_exception", "AssertionError"),
+    *("poplar_exception", "SystemExit", "AttributeError", "NotImplementedError", "RuntimeError"),
+)
 _EXIT: Final = {
     1: "the answer is no",
     2: "usage",
@@ -33,7 +39,30 @@ _EXIT: Final = {
     70: "bug",
 }
 
+_MARKS: Final = ("Unavailable",)  # hold what is said when somebody asks for what they stand for
+_ABOUT: Final = re.compile("problem|conflict|refus|mismatch|reason|misfit")  # what functions tell
+_ALTERNATIVES: Final = 3  # of a hint
+
 Message = tuple[str, str]  # what is said, and the hint
+
+
+class Said(NamedTuple):
+    """The words of the errors of a class.
+
+    Attributes:
+        messages: With their hints.
+        lines: What may stand below a message.
+    """
+
+    messages: set[Message]
+    lines: set[str]
+
+
+class Place(NamedTuple):
+    """A place in the sources where an error is made, whose words could not be found there."""
+
+    file: str
+    what: str
 
 
 def classes() -> dict[str, type[PopcError]]:
@@ -46,72 +75,96 @@ def classes() -> dict[str, type[PopcError]]:
 
 
 @cache
-def messages() -> dict[str, set[Message]]:
-    """The messages of every class in the sources, with their hints."""
-    found: dict[str, set[Message]] = {name: set() for name in classes()}
-    paths = [path for package in _PACKAGES for path in sorted((_ROOT / package).rglob("*.py"))]
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
-    names = {name: name for name in found}
-    for node in (each for tree in trees for each in tree.body if isinstance(each, ast.ClassDef)):
-        for base in map(ast.unparse, node.bases):
-            if base in names:
-                names[node.name] = names[base]
-    for tree in trees:
-        for name, message in _raised(tree, names.keys()):
-            found[names[name]].add(message)
-    return found
+def words() -> tuple[dict[str, Said], set[str], list[Place]]:
+    """The words of errors, by class; parts of messages by themselves; places that say nothing."""
+    sources = Sources(_ROOT / package for package in _PACKAGES)
+    found = {name: Said(set(), set()) for name in classes()}
+    names = _with_subclasses(sources)
+    parts: set[str] = set()
+    silent: list[Place] = []
+    for path, nodes in sources.nodes.items():
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func).rpartition(".")[2]
+                if name in names:
+                    silent += _note(sources, path, node, found[names[name]])
+            parts |= _parts(sources, node, names.keys())
+    listed = {text for said in found.values() for text, _ in said.messages}
+    listed |= {text for said in found.values() for text in said.lines}
+    return found, parts - listed, silent
 
 
-def _raised(tree: ast.AST, names: Collection[str]) -> Iterator[tuple[str, Message]]:
-    assigned: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            assigned.setdefault(node.targets[0].id, []).append(node.value)
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not node.args:
+def _with_subclasses(sources: Sources) -> dict[str, str]:
+    """The class of `classes` for each name of an error in the sources."""
+    names = {name: name for name in classes()}
+    for tree in sources.trees.values():
+        for node in (each for each in tree.body if isinstance(each, ast.ClassDef)):
+            for base in map(ast.unparse, node.bases):
+                if base in names and node.name not in names:
+                    names[node.name] = names[base]
+    return names
+
+
+def _note(sources: Sources, path: Path, node: ast.Call, said: Said) -> Iterator[Place]:
+    """Add what an error says; where that is nothing, tell it."""
+    given = {word.arg: word.value for word in node.keywords}
+    hints = sorted(filter(_is_known, sources.texts(given["hint"]))) if "hint" in given else []
+    hint = " / ".join(hints) if len(hints) <= _ALTERNATIVES else UNKNOWN
+    if not node.args:
+        return
+    for what, expression in (("message", node.args[0]), ("details", given.get("details"))):
+        if expression is None:
             continue
-        name = ast.unparse(node.func).rpartition(".")[2]
-        if name in names:
-            hints = [word.value for word in node.keywords if word.arg == "hint"]
-            given = node.args[0]
-            values = assigned.get(given.id, []) if isinstance(given, ast.Name) else [given]
-            for said in (_text(each) for value in values for each in _choices(value)):
-                if said.strip(f"{_UNKNOWN} :,"):
-                    yield name, (said, _text(hints[0]) if hints else "")
+        texts = {text for text in sources.texts(expression) if is_telling(text)}
+        if not texts:
+            yield Place(str(path.relative_to(_ROOT)), ast.unparse(expression))
+        texts.discard(FOREIGN)
+        if what == "message":
+            said.messages.update((text, hint) for text in texts)
+        else:
+            said.lines.update(filter(is_clause, texts))
 
 
-def _choices(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.IfExp):
-        return [*_choices(node.body), *_choices(node.orelse)]
-    return [node]
+def _parts(sources: Sources, node: ast.AST, names: Collection[str]) -> set[str]:
+    """The words of exceptions that become parts of messages, and of functions about problems."""
+    texts: set[str] = set()
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        name = ast.unparse(node.exc.func).rpartition(".")[2]
+        if name not in names and name not in _OTHERS:
+            texts = {text for word in node.exc.args[:1] for text in sources.texts(word)}
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) in _MARKS:
+        texts = {text for word in node.args for text in sources.texts(word)}
+    elif isinstance(node, ast.FunctionDef) and _ABOUT.search(node.name):
+        texts = sources.told(node)
+    return {text for text in texts if is_clause(text) and text != FOREIGN}
 
 
-def _text(node: ast.expr) -> str:
-    """The words of a text; what is computed is unknown."""
-    match node:
-        case ast.Constant(value=str() as value):
-            return " ".join(value.split())
-        case ast.JoinedStr(values=values):
-            parts = [each.value if isinstance(each, ast.Constant) else _UNKNOWN for each in values]
-            return " ".join("".join(map(str, parts)).split())
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return f"{_text(left)}{_text(right)}"
-    return _UNKNOWN
+def _is_known(text: str) -> bool:
+    return bool(text.strip(f"{UNKNOWN} :,")) and text != FOREIGN
 
 
 def errors_page() -> str:
     """The text of the page."""
-    found = messages()
+    found, others, _ = words()
     parts = [_HEADING]
     for name, each in classes().items():
         exit_code = each.exit_code
         described = inspect.cleandoc(each.__doc__ or "").replace("``", "`").split("\n\n")[0]
         parts.append(f"## {name}\n\n{' '.join(described.split())}\n")
         parts.append(f"Code `{each.code}`, exit code {exit_code} ({_EXIT[exit_code]}).\n")
-        if found[name]:
-            rows = [f"| {_cell(said)} | {_cell(hint)} |" for said, hint in sorted(found[name])]
+        said = found[name]
+        if said.messages:
+            rows = [f"| {_cell(text)} | {_cell(hint)} |" for text, hint in sorted(said.messages)]
             parts.append("\n".join(["| message | what to do |", "|---|---|", *rows]) + "\n")
+        if said.lines:
+            parts.append("Lines below such messages, one for each problem:\n")
+            parts.append(_listed(said.lines))
+    parts += [_PARTS, _listed(others)]
     return "\n".join(parts)
+
+
+def _listed(texts: Collection[str]) -> str:
+    return "\n".join(f"* {_cell(text)}" for text in sorted(texts)) + "\n"
 
 
 def _cell(text: str) -> str:
@@ -129,8 +182,13 @@ about it; `…` stands for names and numbers. Search this page for a few words o
 `subject`, `hint` and `details`; on the command line its class decides the exit code, and \
 `popc --format json` prints its code.
 * Whatever ends with exit code 70 is a bug of popc: `popc -vv` shows where.
-* An error lists all problems of its kind at once, in lines below the message; \
-such a message may be put together of parts that are not listed here.
+* An error lists all problems of its kind at once, in lines below the message, or has one of \
+them as its message.
+* The words of other programs (Python, the system, ONNX's checker) stand in messages as they are.
+"""
+_PARTS: Final = """## Parts of messages
+
+What stands behind a name or a colon, or in a line, of messages of several classes.
 """
 
 if __name__ == "__main__":

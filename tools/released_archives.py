@@ -26,7 +26,7 @@ __all__ = ["ACME", "NEEDED", "RATE"]
 ACME: Final = "com.acme"
 RATE: Final = 0.125  # of learning
 # Which minor version brought what a program needs; the others are of all versions.
-NEEDED: Final = {"shapes": 3, "custom": 4, "labels": 4}
+NEEDED: Final = {"shapes": 3, "custom": 4, "labels": 4, "sizes": 6}
 _FLOAT: Final = TensorProto.FLOAT
 _INT64: Final = TensorProto.INT64
 
@@ -226,6 +226,21 @@ _TRAIN: Final = {
     "loss": {"type": "mse", "input": "y", "label": "t"},
     "optimizer": {"type": "sgd", "learning_rate": {"value": RATE, "const": False}},
 }
+
+
+def _sizes() -> onnx.ModelProto:
+    """The elements that are larger than 2, and where they are."""
+    nodes = [
+        helper.make_node("Greater", ["x", "two"], ["m"]),
+        helper.make_node("NonZero", ["m"], ["places"]),
+        helper.make_node("Compress", ["x", "m"], ["y"], axis=0),
+    ]
+    places: list[int | str] = [1, "n"]
+    outputs = {"places": (_INT64, places), "y": (_INT64, places[1:])}
+    weights = {"two": np.int64(2)}
+    return _model("sizes", nodes, {"x": (_INT64, [4])}, outputs, weights)
+
+
 _PROGRAMS: Final[dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, Any]]]] = {
     "image": (_image, {}),
     "sequence": (_sequence, {}),
@@ -235,6 +250,7 @@ _PROGRAMS: Final[dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, Any]]]
     "shapes": (lambda: _linear("batch"), {"dims": {"batch": [1, 2, 4]}}),
     "custom": (_custom, {}),
     "labels": (_labels, {}),
+    "sizes": (_sizes, {}),
 }
 
 if __name__ == "__main__":

@@ -100,6 +100,9 @@ def build_archive(
 
 def _oldest_reader(manifest: Manifest, image: ProgramImage) -> int:
     """The first minor version of the format whose readers understand all of it."""
+    outputs = (manifest.outputs, *(variant.outputs for variant in manifest.variants))
+    if any(spec.sizes for specs in outputs for spec in specs):
+        return 6
     if manifest.operators:
         return 4
     return 3 if manifest.variants or manifest.fits else oldest_reader(image)
@@ -181,7 +184,7 @@ def _manifest(planned: Planned, programs: tuple[str, ...]) -> Manifest:
     )
     return Manifest(
         inputs=_labelled(inputs, model.labels),
-        outputs=_labelled(outputs, model.labels),
+        outputs=_sized(_labelled(outputs, model.labels), model.sizes),
         streams=streams,
         programs=programs,
         options=options.to_manifest(),
@@ -211,6 +214,16 @@ def _labelled(
         if (found := labels.get(spec.name)) is not None
         else spec
         for spec in specs
+    )
+
+
+def _sized(
+    specs: Sequence[TensorSpec], sizes: Mapping[str, tuple[str, ...]]
+) -> tuple[TensorSpec, ...]:
+    """Outputs with the names of their sizes, which are streams but no outputs of the model."""
+    hidden = {name for names in sizes.values() for name in names}
+    return tuple(
+        replace(spec, sizes=sizes.get(spec.name, ())) for spec in specs if spec.name not in hidden
     )
 
 

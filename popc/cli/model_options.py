@@ -284,8 +284,9 @@ def model_options(function: _F) -> _F:
     @wraps(function)
     def command(**values: Any) -> Any:
         names = ("options", "set_", "shape", "dim", "bind", "outputs")
+        bounds = [f"bounds.{item}" for item in values.pop("bound")]
         settings = ModelSettings(**{name: values.pop(name) for name in names})
-        return function(settings=settings, **values)
+        return function(settings=settings.with_settings(*bounds), **values)
 
     decorated: Any = command
     for decorator in reversed(
@@ -315,6 +316,12 @@ def model_options(function: _F) -> _F:
                 metavar="NAME=SIZE",
                 help="Value of a symbolic dimension, as in N=4; for compile several, as in "
                 "N=1,2,4 or N=32..512:32.",
+            ),
+            click.option(
+                "--bound",
+                multiple=True,
+                metavar="NAME=SIZE",
+                help="The most that a size which data decides can be, by the tensor that has it.",
             ),
             click.option(
                 "--bind",

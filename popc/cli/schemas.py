@@ -55,7 +55,12 @@ _REMOVED: Final = record({"removed": list_of(TEXT), "bytes": COUNT, "dry_run": T
 
 _SPEC: Final[dict[str, Schema]] = {"name": TEXT, "dtype": TEXT, "shape": list_of(COUNT)}
 _TENSOR_SPEC: Final = record(
-    {**_SPEC, "labels": list_of({"type": ["string", "integer"]}), "label_kind": optional(TEXT)}
+    {
+        **_SPEC,
+        "labels": list_of({"type": ["string", "integer"]}),
+        "label_kind": optional(TEXT),
+        "sizes": list_of(TEXT),
+    }
 )
 _VARIABLE: Final = record(
     {

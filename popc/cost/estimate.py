@@ -83,7 +83,9 @@ def estimate_execution(
 
 def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) -> Machine:
     settings = settings or CostSettings()
-    merged = merged_transfers(schedule) if settings.merge_exchange else frozenset[Op]()
+    merges = settings.merge_exchange
+    most = settings.merge_exchange_bytes
+    merged = merged_transfers(schedule, most) if merges else frozenset[Op]()
     return Machine(target, settings, Planner(target), merged, _selected(target, schedule))
 
 

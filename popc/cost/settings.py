@@ -23,6 +23,7 @@ class CostSettings:
             other ops, such as attention.  Products of their own have an attribute for it.
         prefetch: Whether the host has samples ready before they are asked for.
         merge_exchange: Whether transfers in a row share their syncs.
+        merge_exchange_bytes: How many bytes transfers that share syncs have; 0: any number.
         copying_strategy: When calls copy operands and results: see `popc.cost.calls`.
     """
 
@@ -33,6 +34,7 @@ class CostSettings:
     partials_type_matmuls: Partials = Partials.FLOAT
     prefetch: bool = True
     merge_exchange: bool = True
+    merge_exchange_bytes: int = 0
     copying_strategy: CopyingStrategy = CopyingStrategy.ON_ENTER_AND_EXIT
 
     def proportion_of(self, settings: OpSettings, op_type: str, chip: int) -> float:

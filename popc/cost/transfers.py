@@ -19,14 +19,28 @@ _REMOTE: Final = ("RemoteLoad", "RemoteStore")
 _TRANSFERS: Final = ("HostLoad", "HostStore", *_REMOTE)
 
 
-def merged_transfers(schedule: Schedule) -> frozenset[Op]:
-    """Transfers with the host that directly follow another one."""
-    return frozenset(
-        second
-        for order in schedule.orders.values()
-        for first, second in pairwise(order)
-        if _is_transfer(first) and _is_transfer(second)
-    )
+def merged_transfers(schedule: Schedule, most: int = 0) -> frozenset[Op]:
+    """Transfers with the host that directly follow another one, in exchanges of at most ``most``.
+
+    ``most``: bytes; 0 stands for no bound.
+    """
+    merged: set[Op] = set()
+    for order in schedule.orders.values():
+        waiting = 0  # bytes of the exchange that goes on
+        for first, second in pairwise(order):
+            if not (_is_transfer(first) and _is_transfer(second)):
+                waiting = 0
+                continue
+            waiting = (waiting or _bytes(first)) + _bytes(second)
+            if most and waiting > most:
+                waiting = _bytes(second)
+            else:
+                merged.add(second)
+    return frozenset(merged)
+
+
+def _bytes(transfer: Op) -> int:
+    return sum(tensor.type.nbytes for tensor in (*transfer.present_inputs, *transfer.outputs))
 
 
 def _is_transfer(op: Op) -> bool:

@@ -227,6 +227,8 @@ def _with_annotations(settings: OpSettings, node: onnx.NodeProto) -> OpSettings:
             settings = replace(settings, exclude_patterns=excluded_names(names, ()))
         elif attribute.name == "__outline" and not settings.outline:
             settings = replace(settings, outline=_texts(attribute))
+        elif attribute.name == "__stochastic_rounding" and settings.stochastic_rounding is None:
+            settings = replace(settings, stochastic_rounding=bool(attribute.i))
         elif attribute.name == "__tile_set" and settings.tile_set == "compute" and attribute.i:
             settings = replace(settings, tile_set="io")
         elif attribute.name == "__output_tensor_location" and not settings.location:

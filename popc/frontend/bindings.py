@@ -71,6 +71,8 @@ class Bindings:
         replicas: How many replicas of the program there will be.
         annotations: What to say of nodes, beside what the model says.
         limits: How much work importing may be.
+        bounds: The most that a size which data decides can be, by the name of a tensor.
+        outlined: Names or patterns of functions of the model whose calls stay calls.
     """
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
@@ -83,6 +85,8 @@ class Bindings:
     replicas: int = 1
     annotations: Annotations = field(default_factory=Annotations)
     limits: ImportLimits = field(default_factory=ImportLimits)
+    bounds: Mapping[str, int] = field(default_factory=dict[str, int])
+    outlined: tuple[str, ...] = ()
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from popc.frontend.functions import FunctionTable
 from popc.frontend.known import KnownValues
 from popc.frontend.problems import Problems
 from popc.frontend.recomputation import RecomputeRequests
+from popc.frontend.sizes import SizeTable
 from popc.ir import Tensor, TensorType
 
 __all__ = ["ImportContext", "never"]
@@ -28,17 +29,20 @@ class ImportContext:
     """The state of importing a whole model: functions, data folder, problems, known values.
 
     Attributes:
+        sizes: What is known about sizes that data decides.
         budget: Counts the work that there has been.
         is_variable: Which initializers become variables, by name and type.
         trains, replicas: Whether the model will be trained, and how many replicas will run it.
         written: Names of variables that the model itself may give new values.
         recompute: What the backward pass of training is to compute once more.
+        outlined: Names or patterns of the model's functions whose calls stay calls.
         variables: Initializers that are variables, with these, by the identity of the message.
     """
 
     functions: FunctionTable
     budget: ImportBudget
     known: KnownValues
+    sizes: SizeTable
     base_dir: str = ""
     problems: Problems = field(default_factory=Problems)
     is_variable: Callable[[str, TensorType], bool] = never
@@ -46,6 +50,7 @@ class ImportContext:
     written: Collection[str] = ()
     replicas: int = 1
     recompute: RecomputeRequests | None = None
+    outlined: tuple[str, ...] = ()
     variables: dict[int, tuple[onnx.TensorProto, Tensor]] = field(
         default_factory=dict["int", "tuple[onnx.TensorProto, Tensor]"]
     )

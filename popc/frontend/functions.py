@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import onnx
@@ -23,6 +24,16 @@ class FunctionBody:
     """A function to import in place of a node."""
 
     proto: onnx.FunctionProto
+
+    @property
+    def full_name(self) -> str:
+        """The name with its domain: "local.decay"."""
+        return f"{self.proto.domain}.{self.proto.name}"
+
+    def is_called(self, pattern: str) -> bool:
+        """True if ``pattern`` is for this function, with its domain or without."""
+        names = (self.full_name, self.proto.name)
+        return any(name == pattern or fnmatchcase(name, pattern) for name in names)
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -65,6 +76,11 @@ class FunctionTable:
             )
             for function in functions
         }
+
+    @property
+    def bodies(self) -> tuple[FunctionBody, ...]:
+        """The functions of the model."""
+        return tuple(self._local.values())
 
     def local(self, domain: str, name: str, overload: str) -> FunctionBody | None:
         """A function that the model defines."""

@@ -21,6 +21,7 @@ from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter
 from popc.frontend.known import KnownValues
 from popc.frontend.problems import Problems
+from popc.frontend.sizes import SizeTable
 from popc.frontend.tensors import dtype_from_onnx, is_supported, onnx_type_of
 from popc.frontend.values import Unknown
 from popc.ir import Graph, Tensor, TensorType
@@ -58,7 +59,8 @@ class GrowingModel:
         self._opsets = opsets
         if parent is None:
             budget = ImportBudget(NO_LIMITS)
-            context = ImportContext(FunctionTable(()), budget, KnownValues(budget))
+            known = KnownValues(budget)
+            context = ImportContext(FunctionTable(()), budget, known, SizeTable(known))
             self.importer = GraphImporter(context, Graph("main"), opsets)
         else:
             context = replace(parent.importer.context, problems=Problems())

@@ -15,18 +15,20 @@ import onnx
 
 from popc.frontend.annotations import annotate_ops, is_annotated
 from popc.frontend.attributes import decode_attributes
+from popc.frontend.calls import ops_of_call
 from popc.frontend.custom import custom_operator
 from popc.frontend.custom_nodes import import_custom
 from popc.frontend.functions import FunctionBody
 from popc.frontend.known_attributes import record_attributes
 from popc.frontend.names import abbreviated, default_domain_name, operator_name
-from popc.frontend.node import Node
+from popc.frontend.node import Node, RuleResult
 from popc.frontend.open_graph import ArgumentMaker, Body, OpenGraph, Scope
 from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
 from popc.frontend.rules import RULES
+from popc.frontend.rules.sized import MAKES_SIZES, SIZED_RULES, TAKES_ANY, SizedNode
 from popc.frontend.signature import check_signature
-from popc.frontend.values import TableValue, TextValue, Unknown, Value
+from popc.frontend.values import SizedValue, TableValue, TextValue, Unknown, Value
 from popc.frontend.walk import node_name
 from popc.frontend.words import moved_words
 from popc.ir import Graph, Tensor, TensorType
@@ -93,7 +95,7 @@ class GraphImporter(OpenGraph):
         attributes = decode_attributes(proto, domain, version, self.context.base_dir)
         local = self.context.functions.local(domain, proto.op_type, proto.overload)
         if local is not None:
-            return self.expand(local, inputs, proto)
+            return self._call(local, inputs, proto, name)
         operator = custom_operator(proto, domain, version)
         if operator is not None:
             own = Node(self, proto.op_type, domain, version, name, inputs, proto.output, {})
@@ -102,18 +104,55 @@ class GraphImporter(OpenGraph):
             moved = moved_words(self, proto, name, inputs)
             if moved is not None:
                 return moved
-        check_signature(proto.op_type, domain, version, inputs)
-        rule = RULES.get((domain, proto.op_type))
-        if rule is None:
-            body = self.context.functions.standard(proto, domain, version, inputs)
+        largest = [value.padded if isinstance(value, SizedValue) else value for value in inputs]
+        check_signature(proto.op_type, domain, version, largest)
+        if (domain, proto.op_type) not in RULES:
+            body = self.context.functions.standard(proto, domain, version, largest)
             if body is None:
                 what = operator_name(proto.op_type, domain, version)
                 self.context.problems.unsupported[what].append(name)
                 return [Unknown()] * len(proto.output)
             return self.expand(body, inputs, proto)
         node = Node(self, proto.op_type, domain, version, name, inputs, proto.output, attributes)
-        result = rule(node)
-        return list(result) if isinstance(result, Sequence) else [result]
+        result = self._by_rule(proto, node)
+        results = list(result) if isinstance(result, Sequence) else [result]
+        return list(map(self._if_known, results)) if self.context.sizes.is_used else results
+
+    def _by_rule(self, proto: onnx.NodeProto, node: Node) -> RuleResult:
+        """The results of a node by its rule, or by that for sizes that data decides."""
+        key = (node.domain, node.op_type)
+        sized = SIZED_RULES.get(key)
+        if not any(isinstance(value, SizedValue) for value in node.inputs) or key in TAKES_ANY:
+            try:
+                return RULES[key](node)
+            except DataDependent:
+                if key not in MAKES_SIZES:
+                    raise
+        if sized is None:
+            raise DataDependent(f"{node.op_type}: an operand has a size that data decides")
+        return sized(SizedNode(node, partial(self.apply, proto, node.name)))
+
+    def _if_known(self, value: Value | None) -> Value | None:
+        """A tensor of sizes that turn out to be known, although others beside them are not."""
+        if not isinstance(value, Tensor) or value.data is not None or value.producer is None:
+            return value
+        known = self.context.sizes.known_elements(value)
+        return value if known is None else self.constant(known, value.type.dtype)
+
+    def _call(
+        self,
+        body: FunctionBody,
+        inputs: Sequence[Value | None],
+        proto: onnx.NodeProto,
+        name: str,
+    ) -> Sequence[Value | None]:
+        """The results of a function of the model, whose ops stay together if that is wanted."""
+        if not any(body.is_called(pattern) for pattern in self.context.outlined):
+            return self.expand(body, inputs, proto)
+        # Names within functions are not unique, places are.
+        called = next(filter(None, proto.output), name)
+        with ops_of_call(self.graph, f"{called}.{len(self.graph)}"):
+            return self.expand(body, inputs, proto)
 
     def expand(
         self, body: FunctionBody, inputs: Sequence[Value | None], proto: onnx.NodeProto
@@ -169,7 +208,9 @@ class GraphImporter(OpenGraph):
 
     def _name_result(self, name: str, value: Value) -> None:
         self.define(name, value)
-        if isinstance(value, TextValue | TableValue):
+        if isinstance(value, SizedValue):
+            value = value.padded
+        elif isinstance(value, TextValue | TableValue):
             value = value.numbers if isinstance(value, TextValue) else value.rows
         if isinstance(value, Tensor) and value.producer is not None and name:
             self.graph.rename(value, abbreviated(name))

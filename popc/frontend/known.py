@@ -36,7 +36,7 @@ class KnownValues:
 
     def value(self, tensor: Tensor) -> Array | None:
         """The value of ``tensor``, ``None`` if run-time values decide it."""
-        tensor = self._source(tensor)
+        tensor = self.source(tensor)
         if tensor.data is not None:
             return tensor.data
         values = self._values
@@ -73,17 +73,17 @@ class KnownValues:
             self._values.clear()
         return self.value(tensor) if variables else None
 
-    def _source(self, tensor: Tensor) -> Tensor:
+    def source(self, tensor: Tensor) -> Tensor:
         """The tensor that ``tensor`` is or, through however many bodies, captures."""
         while tensor in self._captured:
             tensor = self._captured[tensor]
         return tensor
 
     def _operands(self, op: Op) -> list[Tensor]:
-        return [self._source(tensor) for tensor in op.present_inputs]
+        return [self.source(tensor) for tensor in op.present_inputs]
 
     def _computed(self, tensor: Tensor) -> Array | None:
-        tensor = self._source(tensor)
+        tensor = self.source(tensor)
         return tensor.data if tensor.data is not None else self._values[tensor]
 
     def _constant_producers(self, tensor: Tensor) -> list[Op]:
@@ -111,7 +111,7 @@ class KnownValues:
     def _deciding_variables(self, tensor: Tensor) -> list[Tensor]:
         """The variables that ``tensor`` follows from; none if anything else varies too."""
         found: dict[Tensor, None] = {}
-        queue = [self._source(tensor)]
+        queue = [self.source(tensor)]
         pending = dict.fromkeys(queue)
         for current in queue:  # grows while it is walked
             if current.kind is TensorKind.VARIABLE:

@@ -26,16 +26,25 @@ from popc.frontend.importer import GraphImporter
 from popc.frontend.known import KnownValues
 from popc.frontend.load import LoadedModel
 from popc.frontend.model_functions import ModelFunctions
+from popc.frontend.names import did_you_mean, listed, shown
+from popc.frontend.outputs import add_outputs, require_bounds_of_sizes
 from popc.frontend.remedies import advise_on_inputs, advise_on_shapes
+from popc.frontend.sizes import SizeTable
 from popc.frontend.tensors import dtype_from_onnx, is_supported
 from popc.frontend.unsupported import find_unsupported
 from popc.frontend.updates import written_names
-from popc.frontend.values import OptionalValue, SequenceValue, TableValue, TextValue, Value
+from popc.frontend.values import (
+    OptionalValue,
+    SequenceValue,
+    SizedValue,
+    TextValue,
+    Value,
+)
 from popc.frontend.walk import all_nodes, differentiated_names, needed_nodes
 from popc.frontend.words import TensorLabels, known_words, labels_of
 from popc.frontend.written import lost_statistics
 from popc.ir import Graph, Tensor, TensorType
-from popc_runtime.errors import ModelError, TooMuchWorkError, UnsupportedOpError
+from popc_runtime.errors import ModelError, OptionError, TooMuchWorkError, UnsupportedOpError
 from popc_runtime.format import DType
 
 __all__ = ["Bindings", "ImportedModel", "import_model"]
@@ -54,6 +63,7 @@ class ImportedModel:
         notes: What the user should know, although the model can be compiled.
         labels: What inputs and outputs mean whose elements, or columns, have labels.
         limits: By integer input: less than this its numbers must be; see `index_limits`.
+        sizes: Of outputs whose size data decides: for each axis the output that has it, or "".
         functions: Functions of the model, which training may call.
     """
 
@@ -66,6 +76,7 @@ class ImportedModel:
     notes: tuple[str, ...] = ()
     labels: Mapping[str, TensorLabels] = field(default_factory=dict[str, TensorLabels])
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    sizes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     functions: ModelFunctions = field(default_factory=ModelFunctions)
 
     @classmethod
@@ -114,7 +125,30 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
 def _context(loaded: LoadedModel, bindings: Bindings) -> ImportContext:
     budget = ImportBudget(bindings.limits)
     functions = FunctionTable(loaded.proto.functions)
-    return ImportContext(functions, budget, KnownValues(budget), loaded.base_dir)
+    _require_functions(functions, bindings.outlined)
+    known = KnownValues(budget)
+    sizes = SizeTable(known, bindings.bounds)
+    context = ImportContext(functions, budget, known, sizes, loaded.base_dir)
+    context.outlined = bindings.outlined
+    return context
+
+
+def _require_functions(functions: FunctionTable, patterns: Iterable[str]) -> None:
+    """Refuse patterns that are for no function of the model."""
+    bodies = functions.bodies
+    names = [body.proto.name for body in bodies]
+    details = [
+        f"there is no function {shown(pattern)!r}{did_you_mean(pattern, names)}"
+        for pattern in patterns
+        if not any(body.is_called(pattern) for body in bodies)
+    ]
+    if details:
+        raise OptionError(
+            "outlined_functions names functions that the model does not have",
+            subject="outlined_functions",
+            details=tuple(details),
+            hint=f"its functions are {listed(names)}" if names else "it has none",
+        )
 
 
 def _attempt(loaded: LoadedModel, bindings: Bindings) -> None:
@@ -150,21 +184,36 @@ def _import(
                 context.problems.unsupported[row.problem] = list(row.nodes)
     context.problems.raise_if_any()
     results = [(name, importer.lookup(name)) for name in wanted]
-    sequences = _add_outputs(importer.graph, results)
+    sequences, sizes = add_outputs(importer.graph, results)
+    require_bounds_of_sizes(context.sizes)
     notes += useless_annotations(nodes, bindings.annotations)
     notes += lost_statistics(importer, nodes, wanted)
     notes += [*loaded.notes, *misdeclared_outputs(model.graph, importer.graph)]
     labels = labels_of(importer, inputs.texts, dict(results))
-    imported = replace(ImportedModel.of(importer.graph, sequences, notes), labels=labels)
+    imported = replace(
+        ImportedModel.of(importer.graph, sequences, notes), labels=labels, sizes=sizes
+    )
     if bindings.training is None:
         return imported
-    values = {name: importer.lookup(name) for name in bindings.kept}
     return replace(
         imported,
-        values={name: value for name, value in values.items() if isinstance(value, Tensor)},
+        values=_kept_tensors(importer, bindings.kept),
         updates=tuple(importer.updates.values.items()),
         functions=ModelFunctions.of(loaded, partial(_context, loaded, bindings)),
     )
+
+
+def _kept_tensors(importer: GraphImporter, names: Iterable[str]) -> dict[str, Tensor]:
+    """The tensors that training needs by name.
+
+    Raises:
+        ModelError: data decides the size of one.
+    """
+    values = {name: importer.lookup(name) for name in names}
+    for name, value in values.items():
+        if isinstance(value, SizedValue):
+            raise ModelError(f"data decides the size of {name!r}, which training needs to know")
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
 # -- training --------------------------------------------------------------------------------------
@@ -325,52 +374,3 @@ def _constant_value(
 def _sequence_dtype(element: onnx.TypeProto) -> DType | None:
     is_tensor = element.HasField("tensor_type")
     return dtype_from_onnx(element.tensor_type.elem_type) if is_tensor else None
-
-
-# -- outputs ---------------------------------------------------------------------------------------
-
-
-def _add_outputs(graph: Graph, results: Iterable[tuple[str, Value]]) -> dict[str, tuple[str, ...]]:
-    """Add the wanted outputs; the element names of those that are sequences.
-
-    Public names are unique, among inputs too: an output that is an input gets a number.
-    """
-    taken = {tensor.name for tensor in graph.inputs}
-    sequences: dict[str, tuple[str, ...]] = {}
-    for name, value in results:
-        parts = [(_unique(part, taken), tensor) for part, tensor in _flatten(name, value)]
-        for part, tensor in parts:
-            graph.add_output(part, tensor)
-        if isinstance(value, SequenceValue):
-            sequences[name] = tuple(part for part, _ in parts)
-    return sequences
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    number = 2
-    unique = name
-    while unique in taken:
-        unique = f"{name}.{number}"
-        number += 1
-    taken.add(unique)
-    return unique
-
-
-def _flatten(name: str, value: Value) -> list[tuple[str, Tensor]]:
-    if isinstance(value, Tensor):
-        return [(name, value)]
-    if isinstance(value, TextValue):
-        if value.is_open:
-            raise ModelError(
-                f"output {name!r} holds strings of an input, which may be any",
-                hint="leave it out: name the outputs that are wanted",
-            )
-        return [(name, value.numbers)]
-    if isinstance(value, TableValue):
-        return [(name, value.rows)]
-    if isinstance(value, SequenceValue):
-        parts = [_flatten(f"{name}.{i}", item) for i, item in enumerate(value.items)]
-        return [pair for part in parts for pair in part]
-    if isinstance(value, OptionalValue):
-        return [] if value.value is None else _flatten(name, value.value)
-    raise AssertionError(value)  # an Unknown would have been reported

@@ -65,7 +65,7 @@ class ModelFunctions:
         return result, graph.newest(len(graph) - before)
 
     def _find(self, name: str) -> FunctionBody:
-        known = {f"{body.proto.domain}.{body.proto.name}": body for body in self.bodies}
+        known = {body.full_name: body for body in self.bodies}
         found = [body for full, body in known.items() if name in (full, full.rpartition(".")[2])]
         if len(found) == 1:
             return found[0]

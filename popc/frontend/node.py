@@ -17,6 +17,7 @@ from popc.frontend.values import (
     OnnxAttribute,
     OptionalValue,
     SequenceValue,
+    SizedValue,
     TextValue,
     Value,
 )
@@ -102,6 +103,8 @@ class Node:
             value = value.value
         if isinstance(value, TextValue):
             raise ModelError(f"{self.op_type} of strings is not supported: {STRINGS}")
+        if isinstance(value, SizedValue):
+            raise DataDependent(f"{self.op_type}: an operand has a size that data decides")
         if not isinstance(value, Tensor):
             raise ModelError(f"input {index} must be a tensor")
         return value

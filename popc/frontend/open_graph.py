@@ -22,6 +22,7 @@ from popc.frontend.updates import VariableUpdates
 from popc.frontend.values import (
     OptionalValue,
     SequenceValue,
+    SizedValue,
     TableValue,
     TextValue,
     Unavailable,
@@ -131,7 +132,11 @@ class OpenGraph(ABC):
             return replace(value, numbers=self._capture_tensor(value.numbers))
         if isinstance(value, TableValue):
             return replace(value, rows=self._capture_tensor(value.rows))
-        return value
+        return self._capture_sized(value) if isinstance(value, SizedValue) else value
+
+    def _capture_sized(self, value: SizedValue) -> SizedValue:
+        counts = (c if c is None else self._capture_tensor(c) for c in value.counts)
+        return SizedValue(self._capture_tensor(value.padded), tuple(counts))
 
     def _capture_tensor(self, tensor: Tensor) -> Tensor:
         if tensor in self.captures:

@@ -14,6 +14,7 @@ __all__ = [
     "OnnxAttribute",
     "OptionalValue",
     "SequenceValue",
+    "SizedValue",
     "TableValue",
     "TextValue",
     "Unavailable",
@@ -81,6 +82,19 @@ class TextValue:
 
 
 @dataclass(frozen=True, slots=True)
+class SizedValue:
+    """A tensor of which data decides sizes, in the corner of a larger one.
+
+    Attributes:
+        padded: A tensor as large as it can be; what lies outside of the corner is anything.
+        counts: For each axis its size, one int64, or ``None`` if it is that of ``padded``.
+    """
+
+    padded: Tensor
+    counts: tuple[Tensor | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TableValue:
     """A list of maps: rows of a tensor [N, K], of which ``columns`` are the keys."""
 
@@ -89,5 +103,6 @@ class TableValue:
 
 
 Value: TypeAlias = (
-    "Tensor | SequenceValue | OptionalValue | TextValue | TableValue | Unknown | Unavailable"
+    "Tensor | SequenceValue | OptionalValue | SizedValue | TextValue | TableValue | Unknown"
+    " | Unavailable"
 )

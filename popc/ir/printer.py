@@ -90,6 +90,7 @@ def _settings(settings: OpSettings) -> str:
         "inplace": ",".join(f"{index}:{rank}" for index, rank in settings.inplace) or None,
         "location": settings.location.replace(" ", "+") or None,
         "available_memory": settings.available_memory,
+        "stochastic_rounding": settings.stochastic_rounding,
         "call": settings.call.replace(" ", "+") or None,
         "outline": ",".join(settings.outline) or None,
     }

@@ -73,6 +73,7 @@ class OpSettings:
             Ops of a call stay apart from others, and calls of the same ops share one graph.
         available_memory: How much of a tile's memory temporary data may take; ``None``: what the
             options say.
+        stochastic_rounding: Whether results are rounded at random; ``None``: as the options say.
     """
 
     origin: str = ""
@@ -92,10 +93,11 @@ class OpSettings:
     location: str = ""
     call: str = ""
     available_memory: float | None = None
+    stochastic_rounding: bool | None = None
 
     @property
-    def place(self) -> tuple[int | None, int | None, int | None, int | None, str, str]:
-        """The place of the op.  Ops with different places are never merged or fused."""
+    def place(self) -> tuple[int | str | None, ...]:
+        """The place of the op, and how it rounds.  Ops that differ are never merged or fused."""
         return (
             self.virtual_graph,
             self.pipeline_stage,
@@ -103,6 +105,7 @@ class OpSettings:
             self.batch_phase,
             self.tile_set,
             self.call,
+            self.stochastic_rounding,
         )
 
     def inherited(self) -> OpSettings:

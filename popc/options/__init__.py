@@ -1,11 +1,12 @@
 """The options of a compilation: one schema, resolved from every source, with origins."""
 
 from popc.options.anchors import Anchor
+from popc.options.annotations import Rule
 from popc.options.conflicts.placement import conflicts as placement_conflicts
 from popc.options.conflicts.placement import ignored_places, pipeline_training_conflicts
 from popc.options.conflicts.training import evaluation_options, refuse_training_options
 from popc.options.groups.archive import WeightStorage
-from popc.options.groups.arithmetic import Partials
+from popc.options.groups.arithmetic import Partials, Precision
 from popc.options.groups.batch_serialization import (
     OVERLAPPING,
     BatchOptions,
@@ -65,8 +66,10 @@ __all__ = [
     "PatternLevel",
     "PhaseSchedule",
     "PipelineSchedule",
+    "Precision",
     "Reduction",
     "ReturnType",
+    "Rule",
     "ScheduleOptions",
     "StreamMode",
     "SyntheticDataMode",

@@ -34,6 +34,15 @@ __all__ = [
 AnnotationValue: TypeAlias = "int | float | str | tuple[str, ...] | tuple[float, ...]"
 
 _SELECTORS: Final = ("nodes", "op_type", "output")
+# Selectors of ops by where they have been put, and what may be said of these.
+_PLACES: Final = ("on_virtual_graph", "on_pipeline_stage", "in_pass")
+_OF_PLACES: Final = (
+    "available_memory",
+    "partials_type",
+    "schedule_priority",
+    "stochastic_rounding",
+)
+PASSES: Final = ("forward", "backward", "update")
 
 
 class _Given(Kind[AnnotationValue]):
@@ -200,6 +209,7 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
     "serialize_matmul_factor": Annotation("__serialize_matmul_factor", _INT),
     "serialize_matmul_keep_precision": Annotation("__serialize_matmul_precision", _FLAG),
     "serialize_matmul_mode": Annotation("__serialize_matmul_mode", CUTS),
+    "stochastic_rounding": Annotation("__stochastic_rounding", _FLAG),
     "tile_set": Annotation("__tile_set", _Words(compute=0, io=1)),
     "virtual_graph": Annotation("__ipu_number", _INT),
 }
@@ -218,16 +228,29 @@ class Rule:
         nodes: Name or pattern of nodes.
         op_type: ONNX operator, or a pattern.
         output: Name or pattern of a tensor that the node computes.
+        on_virtual_graph, on_pipeline_stage: The chip, and the stage of the forward pass, that an op
+            is on or belongs to; ``None`` if any.
+        in_pass: One of `PASSES`; "" if any.
         settings: What is said of them, by our names, as their attributes have it.
     """
 
     nodes: str = ""
     op_type: str = ""
     output: str = ""
+    on_virtual_graph: int | None = None
+    on_pipeline_stage: int | None = None
+    in_pass: str = ""
     settings: tuple[tuple[str, AnnotationValue], ...] = ()
 
+    @property
+    def is_by_place(self) -> bool:
+        """True if the rule is about ops of a place, rather than about nodes of the model."""
+        places = (self.on_virtual_graph, self.on_pipeline_stage)
+        return bool(self.in_pass) or any(place is not None for place in places)
+
     def __str__(self) -> str:
-        selectors = {key: getattr(self, key) for key in _SELECTORS if getattr(self, key)}
+        given = {key: getattr(self, key) for key in (*_SELECTORS, *_PLACES)}
+        selectors = {key: value for key, value in given.items() if value not in ("", None)}
         return ", ".join(f"{key} = {json.dumps(value)}" for key, value in
                          (*selectors.items(), *self.settings))  # fmt: skip
 
@@ -263,26 +286,59 @@ def _rule(number: int, entry: object, passes: Sequence[str], problems: list[str]
     if not isinstance(entry, Mapping):
         problems.append(f"{where} is {entry!r}, but must be a table")
         return Rule()
-    selectors: dict[str, str] = {}
+    selectors: dict[str, Any] = {}
     settings: dict[str, AnnotationValue] = {}
     for key, value in entry.items():
         if key in _SELECTORS:
             selectors[key] = str(value)
             continue
         try:
+            if key in _PLACES:
+                selectors[key] = _place(key, value)
+                continue
             settings[_known(key)] = _setting(_known(key), value, passes)
         except ValueError as error:
             problems.append(f"{where}.{key} {error}")
-    if not any(selectors.values()):
-        problems.append(f"{where} has no selector: give one of {', '.join(_SELECTORS)}")
-    if len(entry) == len(selectors):
+    rule = Rule(**selectors, settings=tuple(sorted(settings.items())))
+    if not any(selectors.values()) and not rule.is_by_place:
+        said = ", ".join((*_SELECTORS, *_PLACES))
+        problems.append(f"{where} has no selector: give one of {said}")
+    if not settings and not problems:
         problems.append(f"{where} has no annotation for the nodes that it selects")
-    return Rule(**selectors, settings=tuple(sorted(settings.items())))
+    if rule.is_by_place:
+        problems += [
+            f"{where}.{name} is for nodes, but {', '.join(key for key in _PLACES if key in entry)} "
+            f"selects ops by place, of which {', '.join(_OF_PLACES)} can be said"
+            for name in settings
+            if name not in _OF_PLACES
+        ]
+        memory = settings.get("available_memory")
+        if memory is not None and not 0 < _only(memory) <= 1:
+            problems.append(f"{where}.available_memory is {memory}, but must be above 0, at most 1")
+    return rule
+
+
+def _place(key: str, value: object) -> int | str:
+    """A number of a chip or stage, or a word."""
+    if key == "in_pass":
+        if value not in PASSES:
+            raise ValueError(f"is {value!r}, but must be one of {', '.join(PASSES)}")
+        return str(value)
+    number = _int(value)
+    if number is None:
+        raise ValueError(f"is {value!r}, but must be a whole number")
+    return number
+
+
+def _only(value: AnnotationValue) -> float:
+    """The one number of a list; 0, which is none of those allowed, if there are others."""
+    numbers = value if isinstance(value, tuple) else (value,)
+    return float(numbers[0]) if len(numbers) == 1 else 0.0
 
 
 def _known(key: str) -> str:
     if key not in _OUR_NAMES:
-        advice = did_you_mean(key, [*_SELECTORS, *ANNOTATIONS])
+        advice = did_you_mean(key, [*_SELECTORS, *_PLACES, *ANNOTATIONS])
         raise ValueError("is not an annotation" + (f": {advice}" if advice else ""))
     return _OUR_NAMES[key]
 

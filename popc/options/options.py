@@ -83,6 +83,11 @@ class Options(
                 hint="pass them through popc.make_options, which parses text",
             )
 
+    @property
+    def number_of_parts(self) -> int:
+        """The number of parts that a model is divided into among chips."""
+        return len(self.device_mapping) or self.num_ipus
+
     def origin(self, name: str) -> Origin:
         """The source of the value of an option."""
         return self.origins.get(name, Origin.DEFAULT)

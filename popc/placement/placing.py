@@ -86,6 +86,8 @@ def place(graph: Graph, options: Options, *, trains: bool) -> int:
     if not is_auto or is_placed(graph) or _is_trained(graph):
         return 0
     changes = _split(graph, options, trains=trains)
+    if options.device_mapping:
+        _follow_mapping(graph, options)
     changes += fill_places(graph) + number_sequences(graph)
     if options.enable_pipelining:
         changes += infer_stages(graph) + fill_places(graph) + settle_stages(graph)
@@ -99,11 +101,24 @@ def _split(graph: Graph, options: Options, *, trains: bool) -> int:
         return split_by_layers(graph, options.layers_per_ipu)
     return split_automatically(
         graph,
-        options.num_ipus,
+        options.number_of_parts,
         options.virtual_graph_split_ratios,
         accumulates=options.accumulation_factor > 1,
         trains=trains,
     )
+
+
+def _follow_mapping(graph: Graph, options: Options) -> None:
+    """Put the parts of a model, which are on chips in order, on the chips that they are meant for.
+
+    In a pipeline each part is a stage.
+    """
+    for op in graph.ops:
+        part = op.settings.virtual_graph
+        if part is not None:
+            stage = part if options.enable_pipelining else None
+            chip = options.device_mapping[part]
+            op.settings = replace(op.settings, virtual_graph=chip, pipeline_stage=stage)
 
 
 def _place_phases(graph: Graph, options: Options) -> int:

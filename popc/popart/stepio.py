@@ -164,7 +164,8 @@ def copy_raw(target: _Array, value: _Array) -> None:
     if flat.dtype.itemsize == target.dtype.itemsize:
         target.reshape(-1)[...] = flat.view(target.dtype)
     else:
-        np.copyto(target.reshape(-1), flat, casting="unsafe")
+        with np.errstate(over="ignore"):  # sums in float32 for arrays of float16
+            np.copyto(target.reshape(-1), flat, casting="unsafe")
 
 
 class PyStepIOCallback(IStepIO):

@@ -149,6 +149,7 @@ def _settings(options: Options) -> CostSettings:
         options.partials_type_matmuls,
         prefetch=options.enable_prefetch_datastreams,
         merge_exchange=options.enable_merge_exchange,
+        merge_exchange_bytes=options.merge_exchange_bytes,
         copying_strategy=options.subgraph_copying_strategy,
     )
 

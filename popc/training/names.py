@@ -50,7 +50,7 @@ def needed_names(
 
     ``known`` are the names that the model has: a label that is none of them is a new input.
     """
-    names = [settings.loss.input, settings.loss.weights]
+    names = [settings.loss.input, settings.loss.weights, settings.loss.biases]
     names += [name for name in settings.loss.fed_tensors if name in known]
     names += [
         name.removeprefix(GRADIENT_PREFIX) for name in anchors if name.startswith(GRADIENT_PREFIX)

@@ -145,6 +145,8 @@ def _groups(graph: Graph, around: _Surroundings) -> Iterable[_Group]:
 def _may_be_step(op: Op) -> bool:
     if op.op_type not in STEP_OPCODES or not op.inputs or None in op.inputs or op.settings.inplace:
         return False
+    if "rounding" in op.attributes or "overflow" in op.attributes:
+        return False  # steps round to nearest, and overflow to infinity
     result = op.output.type
     dtypes = {result.dtype, *(tensor.type.dtype for tensor in op.present_inputs)}
     if not dtypes <= _DTYPES or result.rank > _MOST_DIMENSIONS or not result.size:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from popc.ir import AttributeMap, Graph, OpSettings, Tensor
 from popc.ops.build import build
@@ -12,9 +12,11 @@ from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc.transforms.stream_names import check_stream_names
 from popc_runtime.errors import OptionError
-from popc_runtime.format import DType
+from popc_runtime.format import DType, ReturnType
 
 __all__ = ["HostIo"]
+
+_NARROW: Final = (DType.FLOAT16, DType.BFLOAT16)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,10 @@ class HostIo(Pass):
         Raises:
             OptionError: the type does not have its values.
         """
-        dtype, own = self.options.anchor(name).dtype, tensor.type.dtype
+        anchor, own = self.options.anchor(name), tensor.type.dtype
+        dtype = anchor.dtype
+        if dtype is None and anchor.type is ReturnType.SUM and own in _NARROW:
+            dtype = DType.FLOAT32  # sums are too large for them soon
         if dtype is None or dtype is own:
             return tensor
         if not _holds(dtype, own):
@@ -94,8 +99,7 @@ class HostIo(Pass):
                 f"the return type of {name!r} is sum:{dtype.value}, which cannot hold a sum of "
                 f"its values of type {own.value}",
                 subject="anchors",
-                hint=f"the anchor sum without a type adds in {own.value}; a sum may be "
-                "in a wider type",
+                hint="leave the type out, or name a wider one",
             )
         settings = OpSettings(origin="anchorSum")
         return build(graph, "Cast", [tensor], {"to": dtype.value}, settings=settings).output

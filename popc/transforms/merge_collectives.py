@@ -12,6 +12,7 @@ from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.constraints import Barrier, Node
 from popc.ops.sequencer import Sequencer, give_up_wishes
+from popc.options import FrozenTable
 from popc.transforms.base import Pass
 from popc.transforms.context import Orders, PassContext
 
@@ -41,13 +42,13 @@ class MergeCollectives(Pass):
     not depend on each other are merged, the first of which then waits for the last.
 
     Attributes:
-        op_types: The collectives to merge.
+        op_types: The collectives to merge, with the most bytes of operands of one; 0: no bound.
         anywhere: Whether they are brought together.
         orders: Tells in which order ops are going to run.
     """
 
     name: ClassVar[str] = "merge_collectives"
-    op_types: frozenset[str]
+    op_types: Mapping[str, int]
     anywhere: bool
     orders: Orders
 
@@ -56,11 +57,22 @@ class MergeCollectives(Pass):
         """The pass that ``context`` asks for."""
         options = context.options
         wanted = {
-            "ReplicatedAllGather": options.merge_all_gather_collectives,
-            "ReplicatedAllReduce": options.merge_all_reduce_collectives,
-            "ReplicatedReduceScatter": options.merge_reduce_scatter_collectives,
+            "ReplicatedAllGather": (
+                options.merge_all_gather_collectives,
+                options.merge_all_gather_bytes,
+            ),
+            "ReplicatedAllReduce": (
+                options.merge_all_reduce_collectives,
+                options.merge_all_reduce_bytes,
+            ),
+            "ReplicatedReduceScatter": (
+                options.merge_reduce_scatter_collectives,
+                options.merge_reduce_scatter_bytes,
+            ),
         }
-        chosen = frozenset(name for name, is_wanted in wanted.items() if is_wanted)
+        chosen = FrozenTable(
+            {name: most for name, (is_wanted, most) in wanted.items() if is_wanted}
+        )
         return cls(chosen, options.prepare_schedule_for_merging_collectives, context.orders)
 
     def run(self, graph: Graph) -> int:
@@ -74,9 +86,10 @@ class MergeCollectives(Pass):
             groups = (
                 self._levels(Sequencer(nested, graph)) if self.anywhere else self._neighbours(order)
             )
-            for group in [others_group for others_group in groups if len(others_group) > 1]:
-                _merge(nested, group)
-                changes += len(group) - 1
+            for part in [part for group in groups for part in self._bounded(group)]:
+                if len(part) > 1:
+                    _merge(nested, part)
+                    changes += len(part) - 1
         return changes + give_up_wishes(graph)
 
     def _key(self, op: Op) -> Hashable:
@@ -103,6 +116,18 @@ class MergeCollectives(Pass):
                 group.append(op)
                 recent.add(op)
         yield group
+
+    def _bounded(self, group: Sequence[Op]) -> Iterator[list[Op]]:
+        """A group in parts that are no larger than allowed, but for single exchanges."""
+        most = self.op_types[group[0].op_type] if group else 0
+        part: list[Op] = []
+        for op in group:
+            total = sum(other.operand(0).type.nbytes for other in (*part, op))
+            if part and most and total > most:
+                yield part
+                part = []
+            part.append(op)
+        yield part
 
     def _levels(self, sequencer: Sequencer) -> Iterator[list[Op]]:
         """Collectives with equal keys that as many others come before: none waits for another.

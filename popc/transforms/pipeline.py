@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from popc.progress import Snapshot
+from popc.transforms.annotate_places import AnnotatePlaces
 from popc.transforms.base import Pass
 from popc.transforms.batch_serialization import (
     BatchSchedule,
@@ -56,6 +57,7 @@ from popc.transforms.round_results import RoundResults
 from popc.transforms.rules import RULES
 from popc.transforms.serialize_lookups import SerializeLookups
 from popc.transforms.serialize_products import SerializeProducts
+from popc.transforms.set_precision import SetPrecision
 from popc.transforms.simplify import LateSimplify, Simplify
 from popc.transforms.streaming import MergeExchange, StreamingMemory
 from popc.transforms.subgraph_outputs import SubgraphOutputs
@@ -91,6 +93,8 @@ PIPELINE: Final[tuple[PassPhase, ...]] = (
     PassPhase("explicit io", (HostIo,)),
     # Before anything simplifies or fuses sums: what belongs to a part stays with it.
     PassPhase("gradients of parts", (FillPhases, SumParts)),
+    # Before anything else: what follows works in the types that the program computes in.
+    PassPhase("precision", (SetPrecision,), before_gradients=True),
     # Before anything is fused: no op may do what belongs to two chips.
     PassPhase("placement", (Placement,), before_gradients=True),
     # Before differentiation, for gradients flow through what replicas exchange.
@@ -131,6 +135,8 @@ PIPELINE: Final[tuple[PassPhase, ...]] = (
     ),
     # When the ops are those that gradients are taken of; gradients are placed beside them.
     PassPhase("automatic placement", (AutomaticPlacement,), before_gradients=True),
+    # When all ops are placed, and those of the backward pass are there.
+    PassPhase("annotations of places", (AnnotatePlaces,)),
     # Before differentiation too: one lookup has one gradient.
     PassPhase(
         "combine lookups",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Self
 
 from popc.autodiff.copying import copy_graph, is_repeatable
@@ -16,7 +17,7 @@ from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.check_recompute import find_unrecomputed
 from popc.transforms.checkpoints import METHODS
 from popc.transforms.context import Orders, PassContext, insertion_orders
-from popc.transforms.round_results import rounds
+from popc.transforms.round_results import rounds_at_random
 
 __all__ = ["Recomputation"]
 
@@ -68,7 +69,8 @@ class Recomputation(Pass):
     def of(cls, context: PassContext) -> Self:
         """The pass that ``context`` asks for."""
         options = context.options
-        is_random = rounds if options.enable_stochastic_rounding else _never
+        by_default = options.enable_stochastic_rounding
+        is_random = partial(rounds_at_random, by_default=by_default)
         return cls(options.auto_recomputation, context.orders, is_random)
 
     def run(self, graph: Graph) -> PassOutcome:

@@ -28,17 +28,22 @@ class RoundAlike(Pass):
 
     name: ClassVar[str] = "round_alike"
     optional: ClassVar[bool] = False
-    replicas: int  # 1: no bits are drawn, or nobody else draws them
+    replicas: int  # 1: nobody else draws bits
 
     @classmethod
     def of(cls, context: PassContext) -> Self:
         """The pass that ``context`` asks for."""
-        options = context.options
-        return cls(options.replicated_graph_count if options.enable_stochastic_rounding else 1)
+        return cls(context.options.replicated_graph_count)
 
     def run(self, graph: Graph) -> int:
         """Set the attribute; the number of ops that have got it."""
-        if self.replicas == 1:
+        random = [
+            op
+            for nested in graph.walk()
+            for op in nested.ops
+            if op.attributes.get("rounding") == "stochastic"
+        ]
+        if self.replicas == 1 or not random:
             return 0
         divergence = find_divergence(graph, self.replicas)
         inside = {
@@ -49,12 +54,7 @@ class RoundAlike(Pass):
             for op in nested.ops
         }
         marked = [
-            op
-            for nested in graph.walk()
-            for op in nested.ops
-            if op.attributes.get("rounding") == "stochastic"
-            and op not in inside
-            and divergence.tensors.isdisjoint(op.outputs)
+            op for op in random if op not in inside and divergence.tensors.isdisjoint(op.outputs)
         ]
         for op in marked:
             op.attributes["alike"] = 1

@@ -14,7 +14,7 @@ from popc.transforms.context import PassContext
 from popc_runtime.format import DType
 from popc_runtime.kernels import KERNELS, MoveKernel
 
-__all__ = ["RoundResults", "rounds"]
+__all__ = ["RoundResults", "rounds_at_random"]
 
 _NARROW: Final = (DType.FLOAT16, DType.BFLOAT16)
 # Their results are whole numbers or elements of their operands: there is nothing to round.
@@ -48,6 +48,8 @@ class RoundResults(Pass):
     Where a loss scale adapts itself, gradients that overflow get the largest number of their type
     (``overflow='largest'``), so that the update that finds the scale too large does no harm.
 
+    What an op's settings say of stochastic rounding comes before what the options say.
+
     Moving elements rounds nothing.  What depends on constants alone is computed when the archive is
     loaded, or was so when it was compiled: that is always rounded to nearest, as the weights of a
     model are.
@@ -64,15 +66,13 @@ class RoundResults(Pass):
         options = context.options
         checks = options.enable_floating_point_checks
         nan = checks and FloatingPointException.NAN_ON_OVERFLOW in options.floating_point_exceptions
-        return cls(options.enable_stochastic_rounding, nan)
+        return cls(options.enable_stochastic_rounding, nan or options.nan_on_overflow)
 
     def run(self, graph: Graph) -> int:
         """Set the attributes; the number of ops that have got them."""
         adaptive = any(
             op.op_type == "LossScaleUpdate" for nested in graph.walk() for op in nested.ops
         )
-        if not (self.stochastic or self.nan_on_overflow or adaptive):
-            return 0
         changes = 0
         for op in filter(rounds, _running(graph)):
             attributes = self._attributes(op, adaptive=adaptive)
@@ -82,7 +82,7 @@ class RoundResults(Pass):
 
     def _attributes(self, op: Op, *, adaptive: bool) -> AttributeMap:
         attributes: AttributeMap = {}
-        if self.stochastic:
+        if rounds_at_random(op, by_default=self.stochastic):
             attributes["rounding"] = "stochastic"
         if self.nan_on_overflow:
             attributes["overflow"] = "nan"
@@ -99,6 +99,15 @@ def _running(graph: Graph) -> Iterator[Op]:
             yield op
             for nested in op.subgraphs.values():
                 yield from (inner for subgraph in nested.walk() for inner in subgraph.ops)
+
+
+def rounds_at_random(op: Op, *, by_default: bool) -> bool:
+    """True if ``op`` rounds its results, and does so at random.
+
+    ``by_default``: those of which nothing is said do so.
+    """
+    own = op.settings.stochastic_rounding
+    return (by_default if own is None else own) and rounds(op)
 
 
 def rounds(op: Op) -> bool:

@@ -19,11 +19,12 @@ from popc_runtime.executable_parts import (
     cycle_counters,
     dispatch_of,
     make_engine,
+    output_sizes,
     stream_names,
     synthetic_inputs,
     telling,
 )
-from popc_runtime.format import Array, Manifest, ProgramImage, StreamSpec, TensorSpec
+from popc_runtime.format import Array, Manifest, ProgramImage, TensorSpec
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.run_lock import Background, RunLock
@@ -115,7 +116,9 @@ class Executable(Runnable):
         self._feeds = {
             spec.name: self._ends[spec.name] for spec in self.inputs if spec.name in self._ends
         }
-        self._results = {spec.name: self._takers[spec.name] for spec in self.outputs}
+        self._sizes = output_sizes(self.outputs)
+        self._stored = (*self.outputs, *(self._sizes.specs if self._sizes else ()))
+        self._results = {spec.name: self._takers[spec.name] for spec in self._stored}
         self._count = self._counters.get(name)
 
     def _sibling(self, name: str, manifest: Manifest) -> Executable:
@@ -193,8 +196,8 @@ class Executable(Runnable):
         if self._direct and timeout is None and not (named and inputs is not None):
             done = self._run_lock.run(self._direct, given, out)
             if done is not None:
-                return done
-        from popc_runtime.data.arrays import check_targets, joined_samples
+                return done if self._sizes is None else self._sizes.cut(done)
+        from popc_runtime.data.arrays import check_targets, joined_results
 
         given = inputs_by_name(inputs, named)
         if self._dispatch is not None:
@@ -203,24 +206,16 @@ class Executable(Runnable):
         targets = check_targets(out or {}, self.outputs)
         collected: dict[str, list[Array]] = {name: [] for name in self._results}
         takers = {name: samples.append for name, samples in collected.items()}
-        self.run_connected(checked, takers, timeout)
-        results = {
-            spec.name: joined_samples(
-                spec,
-                self._streams[spec.name],
-                collected[spec.name],
-                targets.get(spec.name),
-                self._bfloat16,
-            )
-            for spec in self.outputs
-        }
-        return {**results, **(out or {})}  # the caller's own arrays, bfloat16 or not
+        self.run_connected(checked, takers, timeout, whole=True)
+        results = joined_results(self._stored, self._streams, collected, targets, self._bfloat16)
+        results = {**results, **(out or {})}  # the caller's own arrays, bfloat16 or not
+        return results if self._sizes is None else self._sizes.cut(results)
 
     @cached_property
     def _direct(self) -> DirectRun | None:
         plain = self._dispatch is None and self._count is None and self._bfloat16 is None
         ready = plain and not self._synthetic
-        return self._engine.direct(self.name, self.inputs, self.outputs) if ready else None
+        return self._engine.direct(self.name, self.inputs, self._stored) if ready else None
 
     def run_buffers(
         self,
@@ -257,8 +252,10 @@ class Executable(Runnable):
             {name: samples.extend for name, samples in collected.items()},
             timeout,
         )
-        for spec in self.outputs:
+        for spec in self._stored:
             check_stored(spec, len(collected[spec.name]), spec.nbytes, "bytes")
+        if self._sizes is not None:
+            return self._sizes.cut_buffers(collected)
         return {spec.name: ResultTensor(spec, collected[spec.name]) for spec in self.outputs}
 
     def run_async(
@@ -330,11 +327,18 @@ class Executable(Runnable):
         samples: Mapping[str, Iterator[Array]],
         takers: Mapping[str, Callable[[Array], object]],
         timeout: float | None = None,
+        *,
+        whole: bool = False,
     ) -> None:
         """One step on checked samples by input stream, results to ``takers`` by output stream.
 
-        This is what `run` and sessions are made of; results of other streams are dropped.
+        This is what `run` and sessions are made of; results of other streams are dropped, and all
+        are cut to the sizes that data decides, unless they are wanted ``whole``.
         """
+        if self._sizes is not None and not whole:
+            run = partial(self.run_connected, samples, timeout=timeout, whole=True)
+            self._sizes.connected(takers, run)
+            return
         from popc_runtime.data.arrays import array_taker
 
         wrapped = {name: array_taker(self._streams[name], take) for name, take in takers.items()}
@@ -375,10 +379,6 @@ class Executable(Runnable):
         return chosen_counters(
             self._counters, self.name, self._dispatch, None if total else self._run_lock.calls
         )
-
-    def stream(self, name: str) -> StreamSpec:
-        """The data that moves through a stream."""
-        return self._streams[name]
 
     def close(self) -> None:
         """Finish pending asynchronous runs and refuse new ones.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from popc_runtime.device import MAIN_PROGRAM, Engine, Ports, binder_type
 from popc_runtime.errors import UsageError
-from popc_runtime.format import FloatCheck, Manifest, ProgramImage
+from popc_runtime.format import FloatCheck, Manifest, ProgramImage, TensorSpec
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.watch import RunWatch
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from popc_runtime.cycles.counters import CycleCounters
     from popc_runtime.cycles.execution import CycleProfile
+    from popc_runtime.data.sizes import OutputSizes
     from popc_runtime.data.synthetic import SyntheticInput
     from popc_runtime.device import ReplicatedEngine
     from popc_runtime.dispatch import Dispatch
@@ -30,6 +31,7 @@ __all__ = [
     "cycle_counters",
     "dispatch_of",
     "make_engine",
+    "output_sizes",
     "stream_names",
     "synthetic_inputs",
     "telling",
@@ -182,11 +184,23 @@ def bfloat16_numbers() -> np.dtype[Any]:
 def stream_names(manifest: Manifest) -> tuple[list[str], list[str]]:
     """The inputs and the outputs of all programs of an archive."""
     inputs = [spec.name for spec in manifest.inputs]
-    outputs = [spec.name for spec in manifest.outputs]
+    specs = [*manifest.outputs]
     for variant in manifest.variants:
         inputs += [spec.name for spec in variant.inputs]
-        outputs += [spec.name for spec in variant.outputs]
+        specs += variant.outputs
+    outputs = [spec.name for spec in specs] + [
+        name for spec in specs for name in spec.sizes if name
+    ]
     return list(dict.fromkeys(inputs)), list(dict.fromkeys(outputs))
+
+
+def output_sizes(outputs: Sequence[TensorSpec]) -> OutputSizes | None:
+    """The sizes of outputs, if data decides any."""
+    if not any(spec.sizes for spec in outputs):
+        return None
+    from popc_runtime.data.sizes import OutputSizes
+
+    return OutputSizes(outputs)
 
 
 def dispatch_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from popc_runtime.data.calls import inputs_by_position
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from popc_runtime.cycles.counters import CycleCounters
     from popc_runtime.cycles.execution import ExecutionReport
     from popc_runtime.data.tensors import ResultTensor
-    from popc_runtime.format import Array, Manifest, TensorSpec
+    from popc_runtime.format import Array, Manifest, StreamSpec, TensorSpec
     from popc_runtime.groups import Group, ReplicaShare
     from popc_runtime.recipe import Recipe
     from popc_runtime.state.device_state import DeviceState
@@ -48,6 +48,11 @@ class Runnable(ABC):
     outputs: tuple[TensorSpec, ...]
     recipe: Recipe | None = None
     share: ReplicaShare | None = None
+    _streams: Mapping[str, StreamSpec]
+
+    def stream(self, name: str) -> StreamSpec:
+        """The data that moves through a stream."""
+        return self._streams[name]
 
     @property
     def group(self) -> Group | None:

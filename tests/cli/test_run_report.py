@@ -31,6 +31,27 @@ def test_reports_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert run(["run", archive, "--report", str(text), "--force"]) == 0
 
 
+def test_every_so_many_steps_have_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = _archive(
+        tmp_path, instrument_with_hardware_cycle_counter=True, synthetic_data_mode="zeros"
+    )
+    file = tmp_path / "cycles.json"
+    every = ["--report", str(file), "--report-every", "2"]
+    assert run(["run", archive, "--steps", "5", *every]) == 0
+    written = sorted(path.name for path in tmp_path.glob("cycles*"))
+    assert written == ["cycles.2.json", "cycles.4.json"]
+    assert json.loads((tmp_path / "cycles.4.json").read_text())["runs"] == 1
+    capsys.readouterr()
+    assert run(["run", archive, "--steps", "5", *every]) == 7
+    assert "cycles.2.json exists already" in capsys.readouterr().err
+    assert run(["run", archive, *every]) == 2
+    assert "writes nothing in 1 step" in capsys.readouterr().err
+    assert run(["run", archive, *every[2:]]) == 2
+    assert "is about the file of --report FILE" in capsys.readouterr().err
+
+
 def test_an_archive_that_knows_no_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = _archive(tmp_path, synthetic_data_mode="zeros")
     assert run(["run", archive, "--report", str(tmp_path / "cycles.txt")]) == 2

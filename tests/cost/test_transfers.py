@@ -156,3 +156,22 @@ def test_merged_transfers_of_several_chips_take_the_time_of_the_slowest() -> Non
     serial, overlapping = cycles("serial"), cycles("overlap_cycle_optimized")
     assert overlapping < serial
     assert cycles("overlap_cycle_optimized", merges=False) == cycles("serial", merges=False)
+
+
+def test_bytes_bound_what_shares_syncs() -> None:
+    """Four loads of a megabyte in a row: all in one exchange, two in each, or none with another."""
+    size = _SIDE * _SIDE * 4
+
+    def host(most: int, *, merged: bool = True) -> float:
+        options = {
+            "group_host_sync": True,
+            "enable_merge_exchange": merged,
+            "merge_exchange_bytes": most,
+        }
+        return popc.estimate(_model(inputs=4), options=options).cycles.host
+
+    free, none = host(0), host(0, merged=False)
+    assert host(4 * size) == free
+    assert host(size) == host(size - 1) == none
+    saved = (none - free) // 3  # of three loads that follow another one
+    assert host(2 * size) == free + saved

@@ -5,17 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from popc.frontend import Bindings
-from popc_runtime.errors import DataDependentShapeError, ModelError
+from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
 from tests.support.oracles import (
     assert_matches_onnxruntime,
-    import_graph,
     one_node_model,
     run_model,
     run_onnxruntime,
     run_op,
 )
+from tests.support.sized import compare
 
 _RNG = np.random.default_rng(3)
 
@@ -177,14 +176,16 @@ def test_flipped_corners_are_the_same_box() -> None:
     assert y.tolist() == [[0, 0, 1], [0, 0, 2]]
 
 
-def test_non_max_suppression_needs_known_boxes() -> None:
-    model = one_node_model(
-        "NonMaxSuppression",
-        [_boxes(1, 4, centred=False), _normal(1, 1, 4), np.array(2)],
-        constants={2},
-    )
-    with pytest.raises(DataDependentShapeError, match="number of selected boxes"):
-        import_graph(model, Bindings(shapes={"x0": (1, 4, 4), "x1": (1, 1, 4)}))
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("constants", [{2}, {2, 3}, {0, 2, 3, 4}])
+def test_non_max_suppression_at_run_time(constants: set[int], *, centred: bool) -> None:
+    boxes, scores = _boxes(2, 12, centred=centred), _normal(2, 3, 12)
+    limits = [np.array(number) for number in (5, np.float32(0.4), np.float32(0.1))]
+    operands = [boxes, scores, *limits][: 5 if 4 in constants else 4]
+    attributes = {"center_point_box": int(centred)}
+    model = one_node_model("NonMaxSuppression", operands, attributes, constants=constants)
+    given = {f"x{i}": x for i, x in enumerate(operands) if i not in constants}
+    compare(model, [given])
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,9 @@ def _shapes() -> list[Setting]:
         _one("batches_per_step", 4, shape=True),
         _one("replicated_graph_count", 2, shape=True),
         _one("synthetic_data_mode", "zeros", shape=True),
+        _one("precision", "float16", shape=True),
+        _one("precision", "mixed", shape=True),
+        _one("nan_on_overflow", value=True),
         _one("synthetic_streams", {"*": "zeros"}, shape=True),
         _one("default_anchor", "final", shape=True),
         _one("default_anchor", "sum", shape=True),
@@ -120,6 +123,15 @@ def _placement() -> list[Setting]:
         Setting("chips", {"num_ipus": 2, "virtual_graph_mode": "auto"}),
         Setting("manual", {"num_ipus": 2, "virtual_graph_mode": "manual", "annotate": _ON_ONE}),
         *_pipelines(),
+        Setting("mapped", {**_PIPE, "device_mapping": [1, 0]}, _MANY),
+        Setting(
+            "rules of places",
+            {
+                "num_ipus": 2,
+                "virtual_graph_mode": "auto",
+                "annotate": [{"on_virtual_graph": 1, "available_memory": 0.2}],
+            },
+        ),
         Setting("phases", {**_PHASES, "weight_tensor_location": _OFF}),
         Setting("three phases", {**_PHASES, "execution_phases": 3}),
         *(
@@ -267,6 +279,17 @@ def _transfers() -> list[Setting]:
         _one("enable_stochastic_rounding", value=True),
         _one("enable_floating_point_checks", value=True, tolerance=1e-4),
         _one("merge_all_reduce_collectives", value=True, only="train", needs=_REPLICAS),
+        Setting(
+            "merge some bytes",
+            {
+                f"merge_{kind}_{what}": value
+                for kind in ("all_gather", "all_reduce", "reduce_scatter")
+                for what, value in (("collectives", True), ("bytes", 100))
+            },
+            _REPLICAS,
+            "train",
+        ),
+        _one("merge_exchange_bytes", 100),
         _one("merge_all_gather_collectives", value=True, only="train", needs=_REPLICAS),
         _one("merge_reduce_scatter_collectives", value=True, only="train", needs=_REPLICAS),
         Setting(

@@ -117,8 +117,8 @@ def test_a_table_is_recognised(table: dict[str, Any], name: str) -> None:
             "replication_factor has values for pod4, and no default",
         ),
         (
-            {"num_ipus": 2, "micro_batch_size": 1, "enable_fp16": True},
-            "enable_fp16 = True (in options) is refused: ",
+            {"num_ipus": 2, "build_strategy": {"num_trainers": 2}},
+            "build_strategy.num_trainers = 2 (in options) is refused: ",
         ),
     ],
 )
@@ -248,7 +248,12 @@ def test_later_sources_win_setting_by_setting(tmp_path: Path) -> None:
                 "enable_floating_point_checks": True,
                 "floating_point_exceptions": ("div0", "invalid", "overflow"),
                 "enable_stochastic_rounding": True,
+                "nan_on_overflow": True,
             },
+        ),
+        (
+            {"floating_point_behaviour": {"nanoo": True}},
+            {"nan_on_overflow": True},
         ),
         (
             {"io_tiles": {"num_io_tiles": 32, "place_ops_on_io_tiles": True}},
@@ -256,7 +261,21 @@ def test_later_sources_win_setting_by_setting(tmp_path: Path) -> None:
         ),
         (
             {"optimizations": {"maximum_cross_replica_sum_buffer_size": 1000}},
-            {"merge_all_reduce_collectives": True},
+            {"merge_all_reduce_collectives": True, "merge_all_reduce_bytes": 1000},
+        ),
+        (
+            {
+                "optimizations": {
+                    "maximum_reduce_scatter_buffer_size": 8,
+                    "maximum_send_recv_cluster_size": 64,
+                }
+            },
+            {
+                "merge_reduce_scatter_collectives": True,
+                "merge_reduce_scatter_bytes": 8,
+                "merge_exchange_bytes": 64,
+                "enable_merge_exchange": True,
+            },
         ),
         (
             {"optimizations": {"enable_graph_outlining": False, "combine_matmuls": True}},
@@ -304,6 +323,7 @@ def test_tensorflow(table: dict[str, Any], expected: dict[str, Any]) -> None:
             },
         ),
         ({"exec_strategy": {"num_iteration_per_run": 3}}, False, {"batches_per_step": 3}),
+        ({"num_ipus": 1, "enable_fp16": True}, False, {"num_ipus": 1, "precision": "float16"}),
     ],
 )  # fmt: skip
 def test_paddle(table: dict[str, Any], trains: bool, expected: dict[str, Any]) -> None:  # noqa: FBT001

@@ -6,6 +6,7 @@ pip inside of the build, if it needs one.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import numpy as np
 import onnx
 import pytest
 
+import popc
 import popc_runtime
 from tests.support.models import affine, expected_affine
 
@@ -74,13 +76,15 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Buildah]:
     (folder / "Dockerfile").write_text(_BASE)
     buildah = _Buildah(folder)
     buildah("build", "--quiet", "--tag", "localhost/base", folder)
+    form = ("--format", "{{.Digest}}")
+    base = f"localhost/base@{buildah('images', '--digests', *form, 'localhost/base').strip()}"
     pip = folder / "pip.conf"
     pip.write_text(f"[global]\ncert = {_CERTIFICATES}\n")
     for target in ("runtime", "compiler"):
         buildah(
             *("build", "--isolation", "chroot", "--format", "docker", "--layers"),
             *("--secret", f"id=pip,src={os.environ.get('POPC_TEST_PIP_CONF', pip)}"),
-            *("--build-arg", "BASE=localhost/base", "--build-arg", "PYTHON_HEADERS=python3-dev"),
+            *("--build-arg", f"BASE={base}", "--build-arg", "PYTHON_HEADERS=python3-dev"),
             *("--target", target, "--tag", f"localhost/{target}", _ROOT),
         )
     yield buildah
@@ -118,6 +122,31 @@ def test_the_compiler_has_its_extras(images: _Buildah, data: Path) -> None:
     images.run("localhost/compiler", data, "7:7", "python", "-c", code)
     said = images.run("localhost/compiler", data, "7:7", "popc", "verify", "model.onnx")
     assert "agrees" in said
+
+
+_ASK: Final = """
+import json, subprocess, sys, urllib.request
+command = [sys.executable, "-m", "popc_runtime.serving", "net=m.popx", "--http-port", "0",
+           "--grpc-port", "0", "--log-format", "json"]
+server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+for line in server.stderr:
+    facts = json.loads(line)
+    if facts["event"] == "serving":
+        break
+given = {"name": "x", "shape": [2, 3], "datatype": "FP32", "data": list(range(6))}
+url = f"http://{facts['http']}/v2/models/net/infer"
+request = urllib.request.Request(url, json.dumps({"inputs": [given]}).encode())
+print(json.dumps(json.load(urllib.request.urlopen(request))["outputs"][0]["data"]))
+server.terminate()
+server.wait()
+"""
+
+
+def test_the_runtime_serves(images: _Buildah, data: Path) -> None:
+    popc.compile(affine()).save(data / "m.popx")
+    said = images.run("localhost/runtime", data, "4242:4242", "python", "-c", _ASK)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.array(json.loads(said)).reshape(2, 3) == expected_affine(x)
 
 
 def test_versions_are_those_of_the_constraints(images: _Buildah, data: Path) -> None:

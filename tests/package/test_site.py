@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import numpy as np
 import onnx
 import pytest
 
@@ -21,8 +22,11 @@ import popc
 import popc_runtime
 from popc.cli.main import root
 from popc_runtime import errors
+from popc_runtime.serving.settings import ModelSource, ServeSettings
 from tests.support.models import affine
+from tools.error_texts import is_telling
 from tools.errors_page import classes, errors_page
+from tools.errors_page import words as words_of_errors
 
 _ROOT: Final = Path(__file__).parents[2]
 _PAGES: Final = (
@@ -106,6 +110,7 @@ def test_pages_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert ran > 4
 
 
+@pytest.mark.xdist_group("errors")  # which read all sources, once
 def test_every_class_of_errors_has_its_section() -> None:
     text = errors_page()
     assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == list(classes())
@@ -116,34 +121,84 @@ def test_every_class_of_errors_has_its_section() -> None:
         assert f"Code `{kind.code}`, exit code {kind.exit_code} " in text
 
 
-def _mistakes(folder: Path) -> list[Exception]:
-    onnx.save(affine(), folder / "m.onnx")
-    calls: list[Any] = [
-        lambda: popc.compile(folder / "m.onnx", options={"patterns": "some"}),
-        lambda: popc_runtime.load(folder / "none.popx"),
-        lambda: popc_runtime.load(folder / "m.onnx"),
-    ]
-    found: list[Exception] = []
-    for call in calls:
-        try:
-            call()
-        except popc.PopcError as error:
-            found.append(error)
-    assert len(found) == len(calls)
-    return found
+# Places that pass on what others say, which stands under "Parts of messages", or names only.
+_PASSED_ON: Final = {
+    ("popc/frontend/open_graph.py", "found.reason"),
+    ("popc/placement/placing.py", "conflicts"),
+    ("popc/training/losses/add.py", "problems"),
+    ("popc/transforms/serialization.py", "problems"),
+    ("runtime/popc_runtime/data/streams/samples.py",
+     "tuple((problem.message for problem in problems))"),
+    # names and values
+    ("popc/options/options.py",
+     "tuple((f'{field.name} is {getattr(self, field.name)!r}' for field in wrong))"),
+    ("popc/requests.py", "f'{argument} is {value!r:.80}'"),
+    ("runtime/popc_runtime/cache/entries.py", "tuple((entry.key for entry in found))"),
+}  # fmt: skip
 
 
-def test_messages_are_found_on_the_page(tmp_path: Path) -> None:
-    """Errors as they happen, each in the section of its class, with its names and numbers."""
+@pytest.mark.xdist_group("errors")
+def test_the_words_of_every_error_are_found() -> None:
+    """A message, or the lines below it, that cannot be read in the sources is not on the page."""
+    _, _, silent = words_of_errors()
+    assert {(place.file, place.what) for place in silent} == _PASSED_ON
+
+
+def _loss(**settings: Any) -> Any:
+    return lambda folder: popc.compile(folder / "m.onnx", loss=settings, optimizer={"type": "sgd"})
+
+
+def _options(**settings: Any) -> Any:
+    return lambda folder: popc.compile(folder / "m.onnx", options=settings)
+
+
+def _serving(**settings: Any) -> Any:
+    return lambda folder: ServeSettings((ModelSource("a", 1, "a.popx"),), **settings).check()
+
+
+def _ran(**inputs: Any) -> Any:
+    return lambda folder: popc_runtime.load(folder / "m.popx").run(**inputs)
+
+
+_MISTAKES: Final[dict[str, Any]] = {
+    "option": _options(patterns="some"),
+    "options": _options(num_ipus=3, weights="some", no_such_option=1),
+    "conflict": _options(enable_pipelining=True),
+    "target": _options(target="nothing"),
+    "no file": lambda folder: popc_runtime.load(folder / "none.popx"),
+    "no archive": lambda folder: popc_runtime.load(folder / "m.onnx"),
+    "dims": lambda folder: popc.compile(folder / "m.onnx", dims={"batch": -1, "time": 0}),
+    "shapes": lambda folder: popc.compile(folder / "m.onnx", shapes={"x": (5,), "z": (1,)}),
+    "loss": _loss(type="nothing", reduction="some"),
+    "serving": _serving(workers=0, timeout=0, log_format="xml"),
+    "inputs": _ran(x=np.zeros((1, 1)), z=np.zeros(1)),
+    "no input": _ran(),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("mistakes")
+    model = affine()
+    onnx.save(model, made / "m.onnx")
+    popc.compile(model).save(made / "m.popx")
+    return made
+
+
+@pytest.mark.xdist_group("errors")
+@pytest.mark.parametrize("mistake", _MISTAKES)
+def test_messages_are_found_on_the_page(mistake: str, folder: Path) -> None:
+    """Errors as they happen, and every line of theirs, in the section of their class."""
+    with pytest.raises(popc.PopcError) as caught:
+        _MISTAKES[mistake](folder)
     sections = re.split(r"^## ", errors_page(), flags=re.MULTILINE)
-    for error in _mistakes(tmp_path):
-        assert isinstance(error, popc.PopcError)
-        kind = next(each.__name__ for each in type(error).__mro__ if each.__name__ in classes())
-        section = next(each for each in sections if each.startswith(f"{kind}\n"))
-        rows = re.findall(r"^\| (.*?) \| ", section, re.MULTILINE)
-        patterns = [re.escape(re.sub(r"\\(.)", r"\1", row)).replace("…", ".*") for row in rows]
-        said = error.message.replace("`", "")
-        assert any(re.fullmatch(each, said, re.DOTALL) for each in patterns), said
+    kind = next(each.__name__ for each in type(caught.value).__mro__ if each.__name__ in classes())
+    own = [each for each in sections if each.startswith((f"{kind}\n", "Parts of messages\n"))]
+    rows = re.findall(r"^(?:\| (.*?) \| |\* (.*))", "\n".join(own), re.MULTILINE)
+    texts = [re.sub(r"\\(.)", r"\1", "".join(row)) for row in rows]
+    found = [re.escape(text).replace("…", ".*") for text in texts if is_telling(text)]
+    for line in (caught.value.message, *caught.value.details):
+        assert any(re.search(each, line.replace("`", ""), re.DOTALL) for each in found), line
 
 
 @pytest.mark.slow

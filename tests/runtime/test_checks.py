@@ -233,6 +233,16 @@ def test_nan_on_overflow(tmp_path: Path) -> None:
     assert not _failure(_load(tmp_path, body, options), x=x)  # an operand is infinite
 
 
+def test_nan_on_overflow_without_checks(tmp_path: Path) -> None:
+    """Both engines do it; of a chain of ops, each by itself."""
+    body = "m (float16[4] x) => (float16[4] y) { a = Mul(x, x) y = Min(a, x) }"
+    x = np.array([1, 300, 200, -_INF], np.float16)
+    for engine in ("numpy", "native"):
+        executable = _load(tmp_path, body, {"nan_on_overflow": True}, engine=engine)
+        (y,) = executable.run({"x": x}).values()
+        assert np.array_equal(y, np.array([1, _NAN, 200, -_INF], np.float16), equal_nan=True)
+
+
 def test_checks_cost_nothing_when_they_are_off(tmp_path: Path) -> None:
     body = """m (float[4] x) => (float[4] y) { a = Exp(x)  b = Log(a)  y = Add(b, x) }"""
     steps: Sequence[Any] = []

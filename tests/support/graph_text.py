@@ -289,5 +289,6 @@ _SETTINGS: Final[Mapping[str, Any]] = {
     "location": lambda text: text.replace("+", " "),
     "available_memory": float,
     "call": str,
+    "stochastic_rounding": lambda text: text == "True",
     "outline": lambda text: (*text.split(","),),
 }

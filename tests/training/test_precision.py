@@ -269,6 +269,31 @@ def test_small_updates_count_on_average(dtype: str, tmp_path: Path) -> None:
     assert abs(moved[1].mean() - 5) < 0.3
 
 
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_scope_rounds_as_its_annotation_says(everywhere: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """Of two products with a third, one is rounded at random, the other to nearest."""
+    nodes = [helper.make_node("Mul", ["x", "third"], [name], name=name) for name in "ab"]
+    kind = onnx.TensorProto.FLOAT16
+    graph = helper.make_graph(
+        nodes,
+        "two",
+        [helper.make_tensor_value_info("x", kind, [500])],
+        [helper.make_tensor_value_info(name, kind, [500]) for name in "ab"],
+        [helper.make_tensor("third", kind, [], [1 / 3])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    rules = [{"nodes": "b", "stochastic_rounding": not everywhere}]
+    options = {"annotate": rules, "enable_stochastic_rounding": everywhere, "verify_ir": True}
+    archive = popc.compile(model, options=options)
+    found = popc_runtime.load(archive.save(tmp_path / "two.popx")).run(
+        x=np.full(500, 1.01, np.float16)
+    )
+    exact, random = ("b", "a") if everywhere else ("a", "b")
+    third = np.float16(1 / 3)
+    assert set(found[exact]) == {np.float16(np.float32(np.float16(1.01)) * np.float32(third))}
+    assert len(set(found[random])) == 2
+
+
 def test_equal_seeds_give_equal_training(tmp_path: Path) -> None:
     model = in_type(networks.digits_mlp(), "float16")
     exact = losses(trained(tmp_path, networks.digits_mlp(), _ADAM), _STEPS)

@@ -38,6 +38,7 @@ from popc.autodiff.rules import (
     scatter,
     scatter_reduce,
     signal,
+    sizes,
     softmax,
     sort,
     spline,
@@ -82,6 +83,7 @@ _FAMILIES: Final = (
     scatter,
     scatter_reduce,
     signal,
+    sizes,
     softmax,
     sort,
     spline,
@@ -116,4 +118,5 @@ NOT_DIFFERENTIABLE: Final[Mapping[str, str]] = {
     "Requantize": "rounds to integers",
     "Restore": "keeps a value from cycle to cycle of a pipeline",
     "Stash": "keeps a value from cycle to cycle of a pipeline",
+    "Unique": "sorts values and joins equal ones",
 }

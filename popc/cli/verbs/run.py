@@ -32,6 +32,7 @@ from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
     from popc_runtime import Executable
+    from popc_runtime.cycles.execution import ExecutionReport
     from popc_runtime.format import Array, TensorSpec
 
 __all__ = ["command"]
@@ -91,6 +92,13 @@ __all__ = ["command"]
     "text. For archives compiled with instrument_with_hardware_cycle_counter.",
 )
 @click.option(
+    "--report-every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --report: write a report of every Nth step by itself, with the number of the step "
+    "in front of the suffix, as in cycles.20.txt.",
+)
+@click.option(
     "--top",
     type=click.IntRange(min=1),
     metavar="N",
@@ -140,6 +148,7 @@ def command(
     seed: int | None,
     fp_checks: bool | None,
     report_path: Path | None,
+    report_every: int | None,
     top: int | None,
     labels: Path | None,
     pixels: str,
@@ -187,12 +196,10 @@ def command(
     targets = plan_outputs(results, executable.outputs, force=force)
     if console.json and "-" in targets.values():
         raise UsageError("stdout takes the JSON document or an array, not both")
-    if report_path is not None and report_path.exists() and not force:
-        raise ResourceError(f"{report_path} exists already", hint="--force replaces it")
+    reports = _Reports.of(report_path, report_every, steps, force=force)
     keywords = {"cast": "no" if strict else "safe", "timeout": timeout}
-    arrays = _run_steps(executable, samples, steps, inputs, keywords)
-    if report_path is not None:
-        _write_report(executable, report_path)
+    arrays = _run_steps(executable, samples, inputs, keywords, reports)
+    reports.write_last(executable)
     warnings = _non_finite(arrays, strict=strict)
     specs = executable.outputs
     data, tables = best.of_results(arrays, specs)
@@ -242,19 +249,59 @@ def _renamed(written: Mapping[str, str], asked: Sequence[str]) -> list[str]:
     ]
 
 
-def _write_report(executable: Executable, path: Path) -> None:
-    report = executable.execution_report(total=True)
-    as_json = path.suffix.lower() == ".json"
-    text = json.dumps(report.to_dict(), indent=2, sort_keys=True) if as_json else str(report)
-    write_text(path, f"{text}\n")
+class _Reports(NamedTuple):
+    """The reports to write: where, and of which steps (0: one of all)."""
+
+    path: Path | None
+    every: int
+
+    @classmethod
+    def of(cls, path: Path | None, every: int | None, steps: int, *, force: bool) -> _Reports:
+        """The reports that --report and --report-every ask for.
+
+        Raises:
+            UsageError: nothing would be written.
+            ResourceError: a file exists already.
+        """
+        if every is not None and path is None:
+            raise UsageError("--report-every is about the file of --report FILE")
+        if every is not None and every > steps:
+            raise UsageError(f"--report-every {every} writes nothing in {counted(steps, 'step')}")
+        reports = cls(path, every or 0)
+        numbers = range(every, steps + 1, every) if every else (0,)
+        for file in () if path is None else map(reports.file, numbers):
+            if file.exists() and not force:
+                raise ResourceError(f"{file} exists already", hint="--force replaces it")
+        return reports
+
+    def file(self, step: int) -> Path:
+        """The file for a step; for all if that is 0."""
+        assert self.path is not None, "reports are wanted"
+        return self.path.with_suffix(f".{step}{self.path.suffix}") if step else self.path
+
+    def write_step(self, executable: Executable, step: int) -> None:
+        """Write the report of a step that has just run, if it is wanted."""
+        if self.every and step % self.every == 0:
+            self._write(executable.execution_report(), self.file(step))
+
+    def write_last(self, executable: Executable) -> None:
+        """Write the report of all steps, if it is wanted."""
+        if self.path is not None and not self.every:
+            self._write(executable.execution_report(total=True), self.path)
+
+    @staticmethod
+    def _write(report: ExecutionReport, path: Path) -> None:
+        as_json = path.suffix.lower() == ".json"
+        text = json.dumps(report.to_dict(), indent=2, sort_keys=True) if as_json else str(report)
+        write_text(path, f"{text}\n")
 
 
 def _run_steps(
     executable: Executable,
     samples: Sequence[Mapping[str, Array]],
-    steps: int,
     inputs: Sequence[str],
     keywords: Mapping[str, Any],
+    reports: _Reports,
 ) -> dict[str, Array]:
     """Results by name; of several steps, stacked along a new first axis."""
     import numpy as np
@@ -262,8 +309,11 @@ def _run_steps(
     from popc.inputs.arrays import drawn_names, may_not_suit
 
     with may_not_suit(drawn_names(inputs, executable)):
-        collected = [executable.run(sample, **keywords) for sample in samples]
-    if steps == 1:
+        collected: list[dict[str, Array]] = []
+        for step, sample in enumerate(samples, start=1):
+            collected.append(executable.run(sample, **keywords))
+            reports.write_step(executable, step)
+    if len(collected) == 1:
         return collected[0]
     return {
         spec.name: np.stack([result[spec.name] for result in collected])

@@ -41,10 +41,18 @@ def conflicts(options: Options) -> Iterator[str]:
         for name, _ in rule.settings:
             if name in ignored:
                 yield f"annotate[{number}].{name} would have no effect: {ignored[name]}"
+        if rule.on_virtual_graph is not None and options.virtual_graph_mode is VirtualGraphMode.OFF:
+            yield f"annotate[{number}].on_virtual_graph names a chip, but virtual_graph_mode is off"
+        if rule.on_pipeline_stage is not None and not options.enable_pipelining:
+            yield (
+                f"annotate[{number}].on_pipeline_stage names a stage, but enable_pipelining is "
+                "false"
+            )
 
 
 def _about_chips(options: Options) -> Iterator[str]:
     ratios, layers = options.virtual_graph_split_ratios, options.layers_per_ipu
+    yield from _about_mapping(options)
     is_auto = options.virtual_graph_mode is VirtualGraphMode.AUTO
     yield from _about_division(options, "virtual_graph_split_ratios", ratios, "ratios")
     if ratios and not sum(ratios) > 0:
@@ -70,10 +78,38 @@ def _about_division(
             f"{name} divides the model, but virtual_graph_mode is {mode}: set "
             f"virtual_graph_mode=auto, or leave the {what} out"
         )
-    elif numbers and len(numbers) != options.num_ipus:
+    elif numbers and len(numbers) != options.number_of_parts:
+        mapped = bool(options.device_mapping)
+        there_are = (
+            f"device_mapping has {options.number_of_parts}"
+            if mapped
+            else f"num_ipus is {options.num_ipus}"
+        )
         yield (
-            f"{name} has {len(numbers)} numbers, but num_ipus is {options.num_ipus}: give one "
-            "number for each chip"
+            f"{name} has {len(numbers)} numbers, but {there_are}: give one number for each "
+            f"{'stage' if mapped else 'chip'}"
+        )
+
+
+def _about_mapping(options: Options) -> Iterator[str]:
+    mapping, mode = options.device_mapping, options.virtual_graph_mode
+    if not mapping:
+        return
+    if mode is not VirtualGraphMode.AUTO:
+        yield (
+            f"device_mapping says where the parts of a model go, but virtual_graph_mode is {mode}: "
+            "set virtual_graph_mode=auto, or place nodes by annotations"
+        )
+    beyond = [chip for chip in mapping if chip >= options.num_ipus]
+    if beyond:
+        yield (
+            f"device_mapping names chip {max(beyond)}, but num_ipus is {options.num_ipus}: chips "
+            "are counted from 0"
+        )
+    if len(set(mapping)) < len(mapping) and not options.enable_pipelining:
+        yield (
+            "device_mapping names a chip twice, but without enable_pipelining a chip has one "
+            "part: set it, or name each chip once"
         )
 
 

@@ -26,6 +26,14 @@ def conflicts(options: Options) -> Iterator[str]:
             f"distributed_batch_norm_replica_group_size is {size}, which does not divide "
             f"replicated_graph_count, {replicas}"
         )
+    for name in _MERGERS:
+        if getattr(options, f"merge_{name}_bytes") and not getattr(
+            options, f"merge_{name}_collectives"
+        ):
+            yield (
+                f"merge_{name}_bytes bounds exchanges that are merged, but "
+                f"merge_{name}_collectives is false: set it too"
+            )
     merging = any(getattr(options, f"merge_{name}_collectives") for name in _MERGERS)
     if options.prepare_schedule_for_merging_collectives and not merging:
         listed = ", ".join(f"merge_{name}_collectives" for name in _MERGERS)

@@ -104,8 +104,9 @@ _IPU: Final = (
     HostKey("accumulation_factor", _POSITIVE, 1,
             Computed("`accumulation_factor`, with enable_gradient_accumulation", _accumulates)),
     HostKey("enable_fp16", Truth(), False,
-            Refused("popc computes in the element types of the model: convert it to float16 "
-                    "first")),
+            Computed("`precision = float16`",
+                     lambda table: {"precision": "float16"} if table["enable_fp16"]
+                     else "the program computes in the types of the model")),
 )  # fmt: skip
 
 _DATA_PARALLEL: Final = (

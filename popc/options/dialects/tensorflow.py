@@ -73,8 +73,13 @@ def _everything(table: HostTable) -> Mapping[str, object] | str:
     outcome = _exception("set_all")(table)
     if not table["floating_point_behaviour.set_all"]:
         return outcome
-    rounding = {"enable_stochastic_rounding": True}
-    if table.is_given("floating_point_behaviour.esr"):
+    others = {"esr": "enable_stochastic_rounding", "nanoo": "nan_on_overflow"}
+    rounding = {
+        option: True
+        for key, option in others.items()
+        if not table.is_given(f"floating_point_behaviour.{key}")
+    }
+    if not rounding:
         return "see floating_point_behaviour.esr" if isinstance(outcome, str) else outcome
     return rounding if isinstance(outcome, str) else {**outcome, **rounding}
 
@@ -82,6 +87,11 @@ def _everything(table: HostTable) -> Mapping[str, object] | str:
 def _rounding(table: HostTable) -> Mapping[str, object] | str:
     prefix = "floating_point_behaviour."
     return {"enable_stochastic_rounding": table[f"{prefix}esr"] or table[f"{prefix}set_all"]}
+
+
+def _nan_on_overflow(table: HostTable) -> Mapping[str, object] | str:
+    prefix = "floating_point_behaviour."
+    return {"nan_on_overflow": table[f"{prefix}nanoo"] or table[f"{prefix}set_all"]}
 
 
 def _processes(table: HostTable) -> Mapping[str, object] | str:
@@ -98,11 +108,21 @@ def _io_tiles(table: HostTable) -> Mapping[str, object] | str:
     return {"tile_sets": {"*": "io"}}
 
 
-def _merged(option: str, key: str) -> Computed:
-    def made(table: HostTable) -> Mapping[str, object] | str:
-        return {option: True} if table[key] else "each runs at once, which 0 means"
+def _merged(kind: str, key: str) -> Computed:
+    merging, bound = f"merge_{kind}_collectives", f"merge_{kind}_bytes"
 
-    return Computed(f"`{option}`, if it is larger than 0; the bound itself has no effect", made)
+    def made(table: HostTable) -> Mapping[str, object] | str:
+        most = table[key]
+        return {merging: True, bound: most} if most else "each runs at once, which 0 means"
+
+    return Computed(f"`{merging}` and `{bound}`, if it is larger than 0", made)
+
+
+def _cluster(table: HostTable) -> Mapping[str, object] | str:
+    most = table["optimizations.maximum_send_recv_cluster_size"]
+    if not most:
+        return "transfers are merged, whatever their size"
+    return {"enable_merge_exchange": True, "merge_exchange_bytes": most}
 
 
 def _least_remote(table: HostTable) -> Mapping[str, object] | str:
@@ -204,7 +224,7 @@ _ROWS: Final = (
     HostKey("floating_point_behaviour.esr", Truth(), False,
             Computed("`enable_stochastic_rounding`", _rounding)),
     HostKey("floating_point_behaviour.nanoo", Truth(), False,
-            Nothing("float16 results that overflow become infinite; oflo finds them")),
+            Computed("`nan_on_overflow`", _nan_on_overflow)),
     HostKey("floating_point_behaviour.set_all", Truth(), False,
             Computed("all of the others", _everything)),
     HostKey("io_tiles.num_io_tiles", Whole(), 0, Becomes("num_io_tiles")),
@@ -235,15 +255,13 @@ _ROWS: Final = (
             always=True),
     HostKey("optimizations.merge_infeed_io_copies", Truth(), False, Becomes("group_host_sync")),
     HostKey("optimizations.maximum_cross_replica_sum_buffer_size", _BYTES, 0,
-            _merged("merge_all_reduce_collectives",
-                    "optimizations.maximum_cross_replica_sum_buffer_size")),
+            _merged("all_reduce", "optimizations.maximum_cross_replica_sum_buffer_size")),
     HostKey("optimizations.maximum_reduce_scatter_buffer_size", _BYTES, 0,
-            _merged("merge_reduce_scatter_collectives",
-                    "optimizations.maximum_reduce_scatter_buffer_size")),
+            _merged("reduce_scatter", "optimizations.maximum_reduce_scatter_buffer_size")),
     HostKey("optimizations.maximum_inter_ipu_copies_buffer_size", _BYTES, 0,
             Nothing("copies between chips run when their operands are there")),
     HostKey("optimizations.maximum_send_recv_cluster_size", _BYTES, 0,
-            Nothing("enable_merge_exchange merges transfers, whatever their size")),
+            Computed("`enable_merge_exchange` and `merge_exchange_bytes`", _cluster)),
     HostKey("optimizations.minimum_remote_tensor_size", _BYTES, 128,
             Computed("`min_elements_for_off_chip` of all locations, 4 bytes an element",
                      _least_remote)),

@@ -8,7 +8,7 @@ from enum import StrEnum
 from popc.options.kinds import Choice, Truth
 from popc.options.schema import option
 
-__all__ = ["ArithmeticOptions", "Partials"]
+__all__ = ["ArithmeticOptions", "Partials", "Precision"]
 
 
 class Partials(StrEnum):
@@ -18,9 +18,17 @@ class Partials(StrEnum):
     HALF = "half"
 
 
+class Precision(StrEnum):
+    """The type in which a float32 model computes."""
+
+    MODEL = "model"
+    FLOAT16 = "float16"
+    MIXED = "mixed"
+
+
 @dataclass(frozen=True)
 class ArithmeticOptions:
-    """The rounding of sums."""
+    """The rounding of results."""
 
     enable_stochastic_rounding: bool = option(
         Truth(),
@@ -30,6 +38,12 @@ class ArithmeticOptions:
         "are not lost. The seed of the run decides; what is computed when the archive is "
         "loaded is rounded to nearest.",
         popart="enableStochasticRounding",
+    )
+    nan_on_overflow: bool = option(
+        Truth(),
+        False,
+        "Let finite results that are too large for float16 or bfloat16 become NaN rather than "
+        "infinite.",
     )
     partials_type: Partials = option(
         Choice(*Partials),
@@ -47,6 +61,15 @@ class ArithmeticOptions:
         "by convolutions too: they add up 16 channels at all places of the window, and the "
         "gradient of their weights one sample at a time.",
         popart="partialsTypeMatMuls",
+    )
+    precision: Precision = option(
+        Choice(*Precision),
+        Precision.MODEL,
+        "Type in which a float32 model computes. Model leaves it as it is; float16 computes in "
+        "float16, forward and backward, and keeps weights in it; mixed does so too, but keeps "
+        "weights that are variables, and their updates, in float32. Inputs and outputs stay "
+        "float32, and so does the loss that a training file adds. Constants that are too large "
+        "become the largest finite float16. See docs/numerics.md.",
     )
     winograd: bool = option(
         Truth(),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from popc.options.kinds import Whole
+from popc.options.kinds import Table, Whole
 from popc.options.schema import option
+from popc.options.table import FrozenTable
 
 __all__ = ["EffortOptions"]
 
@@ -14,6 +15,16 @@ __all__ = ["EffortOptions"]
 class EffortOptions:
     """Limits that end a compilation which a small model could otherwise make endless."""
 
+    bounds: FrozenTable[int] = option(
+        Table(
+            Whole(low=0), "from names of tensors to the most of their size", example="boxes=1000"
+        ),
+        FrozenTable(),
+        "The most that a size can be which data decides, by the name of the tensor that has it: "
+        "the result of NonZero, NonMaxSuppression and their kin. Memory is planned for it, and a "
+        "run that needs more ends with an error. Without, the most follows from the shapes of "
+        "operands where they tell it. On the command line also --bound NAME=N; see docs/sizes.md.",
+    )
     max_computed_bytes: int = option(
         Whole(low=1),
         4 << 30,

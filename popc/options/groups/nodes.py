@@ -22,11 +22,12 @@ class NodeOptions:
         "selectors, of which all must fit (nodes: a name or pattern; op_type; output: a tensor "
         "that the node computes), and annotations: schedule_priority (a number), "
         "exclude_patterns (passes that leave the ops as they are), recompute (checkpoint or "
-        "recompute), partials_type or output_type (float or half), serialize_matmul_mode with "
-        "serialize_matmul_factor, serialize_lookup_factor, inplace_op_names with "
-        "inplace_op_priorities (see docs/products.md), virtual_graph and pipeline_stage (see "
-        "docs/pipelining.md). PopART's names, such as __schedule_priority, are understood too. "
-        "In TOML: "
+        "recompute), partials_type or output_type (float or half), stochastic_rounding (true or "
+        "false), serialize_matmul_mode with serialize_matmul_factor, serialize_lookup_factor, "
+        "inplace_op_names with inplace_op_priorities (see docs/products.md), virtual_graph and "
+        "pipeline_stage (see docs/pipelining.md). The selectors on_virtual_graph, "
+        "on_pipeline_stage and in_pass are about ops where they have been put. PopART's names, "
+        "such as __schedule_priority, are understood too. In TOML: "
         '[[annotate]] nodes = "block*" schedule_priority = 1.',
     )
     enable_serialized_matmuls: bool = option(

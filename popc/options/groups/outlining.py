@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from popc.options.kinds import Choice, Number, Truth
+from popc.options.kinds import Choice, Number, Patterns, Truth
 from popc.options.schema import option
 
 __all__ = ["CopyingStrategy", "OutlineOptions"]
@@ -53,6 +53,13 @@ class OutlineOptions:
         "exchange in it counts 1000, each other op 0.1; what is outlined already counts "
         "nothing.",
         popart="outlineThreshold",
+    )
+    outlined_functions: tuple[str, ...] = option(
+        Patterns(),
+        (),
+        "Functions of the model whose calls stay calls of one graph. Names or patterns of ONNX "
+        "model-local functions, with their domain or without. Of other functions, as of the rest "
+        "of the model, enable_outlining finds out by itself what is repeated.",
     )
     subgraph_copying_strategy: CopyingStrategy = option(
         Choice(*CopyingStrategy),

@@ -62,6 +62,13 @@ class PlacementOptions:
         "same shapes. Needs enable_pipelining.",
         popart="accumulateOuterFragmentSettings.schedule",
     )
+    device_mapping: tuple[int, ...] = option(
+        Several(Whole()),
+        (),
+        "The chip of each stage if virtual_graph_mode is auto, as in TensorFlow. The model is "
+        "divided into as many stages as there are numbers; stage k runs on the chip of the k-th "
+        "number. A chip may have several stages of a pipeline. Without, stage k runs on chip k.",
+    )
     enable_pipelining: bool = option(
         Truth(),
         False,

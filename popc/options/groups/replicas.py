@@ -43,6 +43,18 @@ class ReplicaOptions:
         "Make one exchange of neighbouring all-gathers.",
         popart="replicatedCollectivesSettings.mergeAllGatherCollectives",
     )
+    merge_all_gather_bytes: int = option(
+        Whole(),
+        0,
+        "Most bytes of operands in an exchange that merge_all_gather_collectives makes. 0 stands "
+        "for no bound.",
+    )
+    merge_all_reduce_bytes: int = option(
+        Whole(),
+        0,
+        "Most bytes of operands in an exchange that merge_all_reduce_collectives makes. 0 stands "
+        "for no bound. What waits to be exchanged takes memory.",
+    )
     merge_all_reduce_collectives: bool = option(
         Truth(),
         False,
@@ -55,6 +67,12 @@ class ReplicaOptions:
         False,
         "Make one exchange of neighbouring reduce-scatters.",
         popart="replicatedCollectivesSettings.mergeReduceScatterCollectives",
+    )
+    merge_reduce_scatter_bytes: int = option(
+        Whole(),
+        0,
+        "Most bytes of operands in an exchange that merge_reduce_scatter_collectives makes. 0 "
+        "stands for no bound.",
     )
     prepare_schedule_for_merging_collectives: bool = option(
         Truth(),

@@ -22,8 +22,9 @@ class StepOptions:
         "Values of an output that a step returns. A table from tensor name to all, final, "
         "sum or every_n. A name that is no output of the model becomes one. In TOML: "
         '[anchors] y = "final", z = { type = "every_n", n = 2 }; with --set: anchors.y=final, '
-        "anchors.z=every_n:2. As in PopART, sum adds in the element type of the output, so sums "
-        "of float16 end at 65504; sum:float32 (or another type) adds and returns float32.",
+        "anchors.z=every_n:2. A sum adds in the element type of the output, or in float32 if "
+        "that is float16 or bfloat16, and returns that; sum:float64 (or another type) adds and "
+        "returns that type.",
     )
     batch_size: int = option(
         Whole(),

@@ -85,6 +85,12 @@ class StreamingOptions:
         "those between which nothing is computed; so they wait for each other once.",
         popart="enableMergeExchange",
     )
+    merge_exchange_bytes: int = option(
+        Whole(),
+        0,
+        "Most bytes that enable_merge_exchange, and group_host_sync, let one exchange transfer. 0 "
+        "stands for no bound.",
+    )
     execution_phase_schedule: PhaseSchedule = option(
         Choice(*PhaseSchedule),
         PhaseSchedule.INTERLEAVING,

@@ -13,6 +13,7 @@ from popc.ir import AttributeMap, Graph, OpSettings, Shape, Tensor, TensorType
 from popc.ops.build import build
 from popc.ops.infer import normal_axis
 from popc.ops.loss_forms import ctc_loss, l1_loss, nll_loss, reduced, squared_error
+from popc.training.losses.sampled import noise_contrastive, sampled_softmax
 from popc.training.losses.spec import LossSpec
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import DType
@@ -223,5 +224,7 @@ _BUILDERS: Final[dict[str, Callable[[_Builder], Tensor]]] = {
     "identity": _identity,
     "l1": _l1,
     "mse": _mse,
+    "nce": noise_contrastive,
     "nll": _nll,
+    "sampled_softmax": sampled_softmax,
 }

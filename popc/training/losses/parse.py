@@ -107,6 +107,7 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
     "lambda_": _number,
     "log_probability": _truth,
     "max_labels": _positive,
+    "num_sampled": _positive,
     "reduction": _reduction,
     "zero_infinity": _truth,
 }

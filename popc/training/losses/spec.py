@@ -28,10 +28,13 @@ _SETTINGS: Final[dict[str, tuple[str, ...]]] = {
     "identity": (),
     "l1": ("label", "lambda_"),
     "mse": ("label",),
+    "nce": (*_OF_LABELS, "biases", "num_sampled", "samples", "weights"),
     "nll": (*_OF_LABELS, "axis", "ignore_index", "log_probability"),
+    "sampled_softmax": (*_OF_LABELS, "biases", "num_sampled", "samples", "weights"),
 }
 LOSS_TYPES: Final = tuple(_SETTINGS)
-_LABELLED: Final = frozenset({"cross_entropy", "ctc", "mse", "nll"})
+_SAMPLED: Final = frozenset({"nce", "sampled_softmax"})
+_LABELLED: Final = frozenset({"cross_entropy", "ctc", "mse", "nll"}) | _SAMPLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class LossSpec:
         type: "cross_entropy": scores without a softmax, by class labels.  "nll": probabilities, by
             class labels.  "ctc": logarithms of probabilities [T, N, C], by sequences of labels.
             "mse": the squared difference from a target.  "l1": the absolute value, or difference.
-            "identity": the tensor itself.
+            "identity": the tensor itself.  "nce", "sampled_softmax": what a last layer is given
+            [N, dim], by class labels; only some classes are computed.
         input: The tensor of the model.
         label: The class labels, or the target: an input of the model or a new one, whose type
             follows from that of ``input``.
@@ -52,7 +56,12 @@ class LossSpec:
         axis: The dimension of the classes; by default 1 for "cross_entropy", as in ONNX, and the
             last for "nll", as in PopART.
         ignore_index: Labels of this value do not count.
-        weights: A tensor of the model [C], how much the labels of each class count.
+        weights: A tensor of the model [C], how much the labels of each class count; of "nce" and
+            "sampled_softmax" the weights of the last layer [C, dim].
+        biases: The biases of that layer [C], if it has any.
+        num_sampled: How many classes "nce" and "sampled_softmax" compare with.
+        samples: The numbers of these classes: a tensor of the model or a new input; they are drawn
+            by Zipf's law otherwise.
         log_probability: Whether ``input`` holds logarithms of probabilities.
         lambda_: A factor; ``lambda`` in mappings.
         blank: The class that stands for no label.
@@ -71,6 +80,9 @@ class LossSpec:
     axis: int | None = None
     ignore_index: int | None = None
     weights: str = ""
+    biases: str = ""
+    num_sampled: int | None = None
+    samples: str = ""
     log_probability: bool = False
     lambda_: float = 1.0
     blank: int = 0
@@ -86,7 +98,8 @@ class LossSpec:
     @property
     def fed_tensors(self) -> tuple[str, ...]:
         """Tensors that become inputs of the model if it does not have them."""
-        return tuple(filter(None, (self.label, self.input_lengths, self.label_lengths)))
+        names = (self.label, self.input_lengths, self.label_lengths, self.samples)
+        return tuple(filter(None, names))
 
     def problems(self) -> Iterator[str]:
         """The problems of the settings, beside their types."""
@@ -98,6 +111,10 @@ class LossSpec:
             yield "loss.input is missing: name the tensor of the model to compute it from"
         if not self.label and self.type in _LABELLED:
             yield f"loss.label is missing: {self.type} needs the name of the labels"
+        if self.type in _SAMPLED and not self.weights:
+            yield f"loss.weights is missing: {self.type} needs those of the last layer"
+        if self.type in _SAMPLED and self.num_sampled is None:
+            yield "loss.num_sampled is missing: say how many classes to compare with"
         if self.reduction not in REDUCTIONS:
             yield f"loss.reduction is {self.reduction!r}, but must be one of {_listed(REDUCTIONS)}"
         if not self.label_dtype.is_integer:

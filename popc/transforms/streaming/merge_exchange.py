@@ -34,17 +34,20 @@ class MergeExchange(Pass):
 
     Attributes:
         wanted: Whether the user wants that.
+        most: How many bytes one transfer may have; 0: any number.
         orders: Tells in which order ops are going to run.
     """
 
     name: ClassVar[str] = "merge_exchange"
     wanted: bool = True
+    most: int = 0
     orders: Orders = insertion_orders
 
     @classmethod
     def of(cls, context: PassContext) -> Self:
         """The pass that ``context`` asks for."""
-        return cls(context.options.enable_merge_exchange, context.orders)
+        options = context.options
+        return cls(options.enable_merge_exchange, options.merge_exchange_bytes, context.orders)
 
     def run(self, graph: Graph) -> int:
         """Merge in each graph; how many transfers there are less."""
@@ -53,7 +56,7 @@ class MergeExchange(Pass):
             return 0
         orders, merged = self.orders(graph), 0
         for nested in graph.walk():
-            for group in [*_neighbours(orders[nested])]:
+            for group in [*_neighbours(orders[nested], self.most)]:
                 _merge(nested, group)
                 merged += len(group) - 1
         return merged
@@ -67,13 +70,17 @@ def _key(op: Op) -> Hashable:
     return op.op_type, own.place, own.bins, own.part
 
 
-def _neighbours(order: Sequence[Op]) -> Iterator[list[Op]]:
-    """Runs of transfers with equal keys; views between them do not count."""
+def _neighbours(order: Sequence[Op], most: int) -> Iterator[list[Op]]:
+    """Runs of transfers with equal keys; views between them do not count.
+
+    No run of several has more than ``most`` bytes, unless that is 0.
+    """
     group: list[Op] = []
     for op in order:
         if is_view(op):
             continue
-        if group and _key(op) == _key(group[0]):
+        fits = not most or sum(map(_bytes, (*group, op))) <= most
+        if group and _key(op) == _key(group[0]) and fits:
             group.append(op)
             continue
         if len(group) > 1:
@@ -81,6 +88,10 @@ def _neighbours(order: Sequence[Op]) -> Iterator[list[Op]]:
         group = [op] if _key(op) is not None else []
     if len(group) > 1:
         yield group
+
+
+def _bytes(op: Op) -> int:
+    return sum(tensor.type.nbytes for tensor in op.outputs)
 
 
 def _merge(graph: Graph, group: Sequence[Op]) -> None:

@@ -17,7 +17,7 @@ from popc_runtime.format import Array, DType, StreamSpec, TensorSpec
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["array_taker", "check_arrays", "check_targets", "copied_to", "joined_samples"]
+__all__ = ["array_taker", "check_arrays", "check_targets", "copied_to", "joined_results"]
 
 
 def check_arrays(
@@ -136,7 +136,27 @@ def array_taker(
     return taker
 
 
-def joined_samples(
+def joined_results(
+    specs: Sequence[TensorSpec],
+    streams: Mapping[str, StreamSpec],
+    collected: Mapping[str, Sequence[Array]],
+    targets: Mapping[str, Array],
+    bfloat16: np.dtype[Any] | None,
+) -> dict[str, Array]:
+    """The results of a step, in ``targets`` where there are some, else of type ``bfloat16``.
+
+    Raises:
+        DeviceError: it is not as many samples as it should be.
+    """
+    return {
+        spec.name: _joined_samples(
+            spec, streams[spec.name], collected[spec.name], targets.get(spec.name), bfloat16
+        )
+        for spec in specs
+    }
+
+
+def _joined_samples(
     spec: TensorSpec,
     stream: StreamSpec,
     samples: Sequence[Array],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from math import prod
 
@@ -68,7 +68,8 @@ class TensorSpec:
     """A named input or output of the model; prints as ``x: float32[1,3,224,224]``.
 
     ``labels`` are what elements or columns stand for, if the model works with strings or returns
-    maps; ``label_kind`` says which.
+    maps; ``label_kind`` says which.  ``sizes`` is empty unless data decides the size of an axis: it
+    has, for each, the name of the output stream with its size, or "".  ``shape`` is the most then.
     """
 
     name: str
@@ -76,6 +77,7 @@ class TensorSpec:
     shape: tuple[int, ...]
     labels: tuple[str, ...] | tuple[int, ...] = ()
     label_kind: LabelKind | None = None
+    sizes: tuple[str, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -83,7 +85,11 @@ class TensorSpec:
         return prod(self.shape) * self.dtype.itemsize
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
+        if not self.sizes:
+            return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
+        dims = zip(self.shape, self.sizes, strict=True)
+        listed = ",".join(f"<={dim}" if size else str(dim) for dim, size in dims)
+        return f"{self.name}: {self.dtype}[{listed}]"
 
 
 @frozen
@@ -125,6 +131,8 @@ def read_tensor(source: Fields) -> TensorSpec:
         read_shape(source),
         () if kind is None else _read_labels(source),
         kind,
+        # Archives of format 1.5 have no sizes that data decides.
+        () if source.any("sizes") is None else source.texts("sizes"),
     )
 
 
@@ -185,7 +193,9 @@ def problem_of_streams(
     by_name = {(stream.name, stream.direction): stream for stream in streams}
     for direction, tensors in ((StreamDirection.INPUT, inputs), (StreamDirection.OUTPUT, outputs)):
         for tensor in tensors:
-            problem = _problem_of_tensor(tensor, by_name.get((tensor.name, direction)))
+            problem = _problem_of_tensor(
+                tensor, by_name.get((tensor.name, direction))
+            ) or _problem_of_sizes(tensor, by_name)
             if problem:
                 return f"{direction} {tensor.name!r} {problem}"
     return ""
@@ -206,6 +216,22 @@ def _problem_of_tensor(tensor: TensorSpec, stream: StreamSpec | None) -> str:
         return f"has labels for elements of type {tensor.dtype}"
     if tensor.label_kind is LabelKind.ELEMENTS and isinstance(next(iter(tensor.labels), ""), int):
         return "has elements that stand for numbers"
+    return ""
+
+
+def _problem_of_sizes(
+    tensor: TensorSpec, streams: Mapping[tuple[str, StreamDirection], StreamSpec]
+) -> str:
+    """The contradiction between a tensor and the streams of sizes that data decides."""
+    if tensor.sizes and len(tensor.sizes) != len(tensor.shape):
+        return f"has {len(tensor.sizes)} sizes for {len(tensor.shape)} dimensions"
+    for name in filter(None, tensor.sizes):
+        stream = streams.get((name, StreamDirection.OUTPUT))
+        if stream is None or stream.dtype is not DType.INT64 or stream.shape:
+            return f"has a size {name!r}, of which there is no stream of numbers"
+    own = streams.get((tensor.name, StreamDirection.OUTPUT))
+    if any(tensor.sizes) and (own is None or own.shape != tensor.shape):
+        return "has a size that data decides, but not one sample"
     return ""
 
 

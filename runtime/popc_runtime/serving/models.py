@@ -143,7 +143,7 @@ def wild_shapes(
     found: dict[str, TensorSpec] = {}
     for specs in programs:
         for spec in specs:
-            first = found.setdefault(spec.name, spec)
+            first = found.setdefault(spec.name, _without_sizes(spec))
             if len(first.shape) == len(spec.shape):
                 same = zip(first.shape, spec.shape, strict=True)
                 sizes = tuple(a if a == b else -1 for a, b in same)
@@ -154,6 +154,14 @@ def wild_shapes(
             shape[axis] = -1
             found[name] = replace(found[name], shape=tuple(shape))
     return tuple(found.values())
+
+
+def _without_sizes(spec: TensorSpec) -> TensorSpec:
+    """A tensor with -1 where data decides its size."""
+    if not spec.sizes:
+        return spec
+    shape = (-1 if size else dim for dim, size in zip(spec.shape, spec.sizes, strict=True))
+    return replace(spec, shape=tuple(shape), sizes=())
 
 
 def _batching(executable: Executable, max_batch: int) -> Batching | None:

@@ -5,6 +5,7 @@ Maxima and places are those of numpy, to the bit; norms agree to a hundred-thous
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 import numpy as np
@@ -48,6 +49,32 @@ def _window(data: st.DataObject) -> tuple[list[int], list[int], dict[str, Any]]:
         "pads": (*before, *after),
     }
     return sizes, results, attributes
+
+
+@given(
+    st.integers(1, 9), st.integers(1, 12), st.integers(1, 4), st.integers(1, 4),
+    st.integers(-2, 9), st.integers(1, 6),
+)  # fmt: skip
+def test_taps_in_the_padding_are_left_out(
+    size: int, kernel: int, stride: int, dilation: int, begin: int, out: int
+) -> None:
+    axis = WindowAxis(size, kernel, stride, dilation, begin, 0, out)
+    assert axis.used.kernel <= kernel
+    assert _elements(axis.used) == _elements(axis)
+
+
+def _elements(axis: WindowAxis) -> set[tuple[int, int]]:
+    """Each window, with each element of the input that it has."""
+    places = itertools.product(range(axis.out), range(axis.kernel))
+    reads = ((o, o * axis.stride + k * axis.dilation - axis.begin) for o, k in places)
+    return {(window, element) for window, element in reads if 0 <= element < axis.size}
+
+
+@pytest.mark.parametrize("opcode", ["AveragePool", "MaxPool"])
+def test_windows_larger_than_images(opcode: str) -> None:
+    attributes = {"kernel_shape": (300, 299), "pads": (1, 0, 0, 2), "strides": (300, 300)}
+    outputs = [np.empty((2, 3, 1, 1), np.float32)]
+    _check(opcode, _numbers(2, 3, 2, 4), outputs, attributes, 1e-6)
 
 
 def _check(

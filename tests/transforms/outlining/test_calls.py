@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 
 import popc
 import popc_runtime
+from popc_runtime.errors import OptionError
 from popc_runtime.format import (
     ArchiveFile,
     Array,
@@ -123,6 +124,50 @@ def test_calls_are_differentiated_and_their_gradients_shared() -> None:
         trained.append(program.state.read())
     for name, value in trained[0].items():
         np.testing.assert_allclose(value, trained[1][name], rtol=1e-5, atol=1e-6)
+
+
+def _of_functions() -> onnx.ModelProto:
+    """Three calls of a function relu(x w) + x, and one of another, of the model."""
+    model = _called(3)
+    opsets = [helper.make_opsetid("", 11)]
+    for call in model.graph.node:
+        callee = call.attribute[0].g
+        call.domain, call.op_type = "local", "layer"
+        del call.attribute[:]
+        body = list(callee.node)
+    functions = [
+        helper.make_function("local", name, ["a", "v"], ["s"], body, opsets)
+        for name in ("layer", "other")
+    ]
+    model.graph.node.append(helper.make_node("other", ["y", "w0"], ["z"], domain="local"))
+    model.graph.output.append(_tensor("z", 3, 4))
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    model.functions.extend(functions)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("pattern", "calls"), [("layer", 3), ("local.lay*", 3), ("other", 0), ("*", 4)]
+)
+def test_functions_that_are_wanted_as_calls(pattern: str, calls: int) -> None:
+    """A function that is called once needs no graph of its own."""
+    options = {"outlined_functions": [pattern], "verify_ir": True}
+    archive = popc.compile(_of_functions(), options=options).to_bytes()
+    assert _counts(archive)[1] == calls
+    plain = popc_runtime.load(popc.compile(_of_functions()).to_bytes()).run(x=_X)
+    found = popc_runtime.load(archive).run(x=_X)
+    for name, value in plain.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found["y"], _expected(3), rtol=1e-5, atol=1e-6)
+
+
+def test_functions_that_there_are_not() -> None:
+    with pytest.raises(OptionError) as error:
+        popc.compile(_of_functions(), options={"outlined_functions": ["leyer", "layer"]})
+    assert error.value.details == ("there is no function 'leyer'; did you mean 'layer'?",)
+    with pytest.raises(OptionError) as error:
+        popc.compile(_called(2), options={"outlined_functions": ["layer"]})
+    assert error.value.hint == "it has none"
 
 
 def test_breaks_cost_what_is_said() -> None:

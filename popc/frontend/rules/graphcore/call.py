@@ -6,9 +6,9 @@ them (`popc.transforms.outlining`): differentiation and the rest need not know o
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
+from popc.frontend.calls import ops_of_call
 from popc.frontend.node import Node, RuleResult
 from popc.frontend.rules.common import graph_attribute
 from popc.frontend.rules.graphcore.operators import graphcore_domain
@@ -24,14 +24,9 @@ def _call(node: Node) -> RuleResult:
             f"{len(node.inputs)} inputs are given, but the callee takes {len(callee.input)}"
         )
     values = [node.value(index) for index in range(len(node.inputs))]
-    graph = node.importer.graph
-    before = len(graph)
-    results = node.importer.inline(callee, values)
     called = next(filter(None, node.output_names), node.name)
-    for op in graph.newest(max(len(graph) - before, 0)):
-        if not op.settings.call:  # of a call within this one
-            op.settings = replace(op.settings, call=called)
-    return results
+    with ops_of_call(node.importer.graph, called):
+        return node.importer.inline(callee, values)
 
 
 RULES: Final = graphcore_domain({"Call": _call})

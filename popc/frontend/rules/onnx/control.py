@@ -20,9 +20,9 @@ from typing import Final
 
 from popc.frontend.node import Node, RuleResult
 from popc.frontend.open_graph import OpenGraph
-from popc.frontend.problems import DataDependent
 from popc.frontend.rules.common import default_domain, graph_attribute
-from popc.frontend.rules.subgraphs import as_tensors, flat_scalar, set_outputs
+from popc.frontend.rules.sized.branches import united
+from popc.frontend.rules.subgraphs import flat_scalar, set_outputs
 from popc.frontend.written import written_outside
 from popc.ir import OpSettings, Tensor
 
@@ -35,12 +35,9 @@ def _if(node: Node) -> RuleResult:
     if known is not None:
         return node.importer.inline(branches[0 if bool(known.reshape(())[()]) else 1], [])
     bodies = [node.importer.import_body(branch, []) for branch in branches]
-    results = [as_tensors(body.results, "If") for body in bodies]
+    alike = united(node, [body.importer for body in bodies], [body.results for body in bodies])
+    results = alike.tensors
     types = [tensor.type for tensor in results[0]]
-    if types != [tensor.type for tensor in results[1]]:
-        raise DataDependent(
-            "If: the branches return different shapes, and the condition is known at run time only"
-        )
     written = written_outside(body.importer for body in bodies)
     latest = {variable: node.importer.updates.latest(variable) for variable in written}
     for body, tensors in zip(bodies, results, strict=True):
@@ -59,7 +56,7 @@ def _if(node: Node) -> RuleResult:
     )
     for (variable, follows), value in zip(written.items(), op.outputs[len(types) :], strict=True):
         node.importer.updates.write(variable, value, follows=follows)
-    return op.outputs[: len(types)]
+    return alike.values(node, op.outputs[: len(types)])
 
 
 def _new_value(body: OpenGraph, variable: Tensor, latest: Tensor) -> Tensor:

@@ -328,6 +328,13 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "MelWeightMatrix",
         "STFT",
     ),
+    "sizes": (
+        "CheckSize",
+        "NonMaxSuppression",
+        "NonZero",
+        "PlacesWithin",
+        "Unique",
+    ),
     "softmax": (
         "LogSoftmax",
         "LogSoftmaxGrad",

@@ -74,6 +74,22 @@ class WindowAxis:
         """True if output i reads input i, and nothing else."""
         return self.kernel == 1 and self.stride == 1 and self.begin == 0 and self.out == self.size
 
+    @property
+    def used(self) -> WindowAxis:
+        """The same windows without taps at their ends that lie in the padding in all of them.
+
+        Each window has the same elements of the input; what it has of the padding is lost.
+        """
+        reach = self.begin - (self.out - 1) * self.stride  # of the last window before the input
+        first = max(0, -(-reach // self.dilation))
+        stop = min(self.kernel, -(-(self.size + self.begin) // self.dilation))
+        if first >= stop:  # no window has an element
+            return self
+        begin = self.begin - first * self.dilation
+        return WindowAxis(
+            self.size, stop - first, self.stride, self.dilation, begin, self.end, self.out
+        )
+
     def span(self, tap: int) -> Span:
         """The span of windows whose element ``tap`` lies inside the input."""
         offset = tap * self.dilation - self.begin

@@ -12,7 +12,7 @@ from popc_runtime.ground.hints import Any, Final
 from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
 from popc_runtime.native.algorithms import copies_fit, lines_win
 from popc_runtime.native.binding import NativeBinding
-from popc_runtime.native.contiguous import move_record
+from popc_runtime.native.contiguous import contiguous_copy, move_record
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import NO_ACTIVATION
 from popc_runtime.native.record import (
@@ -175,10 +175,14 @@ class _Transposed:
         if chosen.size == 0:
             chosen = filled((*self.w.shape[:3], *(1 for _ in self.axes)), DType.FLOAT32, 0.0)
             phases = [_Phase(p.first, p.count, slice(0, 1, 1), p.begin) for p in phases]
-        turned = self.binding.scratch.take(chosen.shape, DType.FLOAT32)
-        yield move_record(turned, chosen)
+        final = self.binding.is_constant(1)
+        if final:
+            turned = contiguous_copy(chosen)
+        else:
+            turned = self.binding.scratch.take(chosen.shape, DType.FLOAT32)
+            yield move_record(turned, chosen)
         weights = turned.reshape(-1, *turned.shape[2:])
-        words = [*tensor_words(x), *tensor_words(weights), *tensor_words(result)]
+        words = [*tensor_words(x), *tensor_words(weights, constant=final), *tensor_words(result)]
         words += [*tensor_words(bias), *tensor_words(None), group]
         for phase, axis in zip(phases, self.axes, strict=True):
             words += (1, phase.dilation(axis), phase.begin)

@@ -60,7 +60,7 @@ def _by_rows(kernel: str, binding: NativeBinding, places: View | None) -> Record
     steps = [prod(sizes[:n] if by_column else sizes[n + 1 :]) for n in range(len(sizes))]
     words = [*tensors(x, out, places), binding.integer("p", 2), x.shape[-1] if last else 1]
     words += (1, 1, 1, 1, 1, 0, 0) * (MOST_AXES - len(axes))
-    for axis, step in zip(axes, steps, strict=True):
+    for axis, step in zip((axis.used for axis in axes), steps, strict=True):
         words += (axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.begin, step)
     return Record(kernel, tuple(words), (x, *results), before=before)
 
@@ -81,10 +81,11 @@ def _pool(binding: NativeBinding, *, maximum: bool) -> Record | None:
     kernel_name = "PoolLast_f32" if last else "Pool_f32"
     if maximum and of_squares(axes) and x.is_contiguous and out.is_contiguous:
         return Record("MaxOfSquares_f32", pooling_words(axes, None, x, out, None))
-    window = x.of_memory((x.shape[1], 1, *kernel))  # only its shape is read
+    used = [axis.used for axis in axes]
+    window = x.of_memory((x.shape[1], 1, *(axis.kernel for axis in used)))  # its shape is read
     words = [*tensor_words(x), *tensor_words(window), *tensor_words(out)]
     words += [*tensor_words(None), *tensor_words(None), x.shape[1]]
-    for axis in axes:
+    for axis in used:
         words += (axis.stride, axis.dilation, axis.begin)
     words += (*activation_words(0, ()), int(maximum))
     if maximum:

@@ -32,7 +32,8 @@ def pooling_words(
         words += tensor_words(array)
     whole = next(array for array in (x, dx) if array is not None)
     words.append(prod(whole.shape[:2]))
-    for axis in (*(WindowAxis(1, 1, out=1) for _ in range(_AXES - len(axes))), *axes):
+    missing = (WindowAxis(1, 1, out=1) for _ in range(_AXES - len(axes)))
+    for axis in (*missing, *(axis.used for axis in axes)):
         words += (axis.size, axis.kernel, axis.out, axis.stride, axis.dilation, axis.begin)
     return tuple(words)
 

@@ -1,0 +1,38 @@
+"""Rules for nodes of which data decides a size, by operator of ai.onnx.
+
+They are asked where an operand is a `SizedValue`, and where the rule for tensors of known size
+finds that data decides the size of its result.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from popc.frontend.rules.sized import einsum, indexing, moves, reduce, shapes, spread
+from popc.frontend.rules.sized.node import SizedNode, SizedRule
+
+__all__ = ["MAKES_SIZES", "SIZED_RULES", "TAKES_ANY", "SizedNode", "SizedRule"]
+
+# Operators whose results may have a size that data decides although no operand has one.
+MAKES_SIZES: Final = frozenset(
+    ("", op_type)
+    for op_type in (
+        *("Compress", "ConstantOfShape", "Expand", "NonMaxSuppression", "NonZero", "Range"),
+        *("Reshape", "Slice", "Split", "Tile", "TopK", "Unique"),
+    )
+)
+
+# Operators whose rules take operands of any kind as they are.
+TAKES_ANY: Final = frozenset(
+    ("", op_type)
+    for op_type in (
+        *("Identity", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt"),
+        *("SequenceConstruct", "SequenceErase", "SequenceInsert", "SequenceLength"),
+    )
+)
+
+SIZED_RULES: Final[dict[tuple[str, str], SizedRule]] = {
+    ("", op_type): rule
+    for family in (einsum, indexing, moves, reduce, shapes, spread)
+    for op_type, rule in family.RULES.items()
+}

@@ -1,0 +1,191 @@
+"""Parts and joins along axes whose size data decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+from popc.frontend.rules.common import integers_of
+from popc.frontend.rules.moves import emit_slice
+from popc.frontend.rules.sized.node import SizedNode, SizedRule, sized
+from popc.frontend.rules.sized.shapes import gathered_along
+from popc.frontend.rules.sized.spread import spread_together
+from popc.frontend.values import SizedValue, Value
+from popc.ir import Tensor
+from popc.ops.infer import normal_axis
+from popc_runtime.errors import ModelError
+
+__all__ = ["RULES", "joined"]
+
+
+def _concat(node: SizedNode) -> Value:
+    values = [sized(value) for value in node.inputs]
+    axis = node.integer("axis", 1 if node.version < 4 else None)
+    return joined(node, values, normal_axis(axis, len(values[0].counts)))
+
+
+def joined(node: SizedNode, values: Sequence[SizedValue], axis: int) -> Value:
+    """Tensors behind each other along an axis: only the last may have padding between."""
+    if len({len(value.counts) for value in values}) != 1:
+        raise ModelError("tensors of different ranks cannot be joined")
+    # The other axes are the same in all; along the axis itself nothing is compared.
+    swapped = [_moved_last(node, value, axis) for value in values]
+    tensors, counts = spread_together(node, swapped, last=1)
+    rank = len(values[0].counts)
+    back = (*range(axis), rank - 1, *range(axis, rank - 1))
+    parts = [
+        SizedValue(_transposed(node, tensor, back), _without(counts, axis, value.counts[axis]))
+        for tensor, value in zip(tensors, values, strict=True)
+        if tensor is not None
+    ]
+    padded = node.emit("Concat", [part.padded for part in parts], {"axis": axis})
+    whole = SizedValue(padded, _without(counts, axis, None))
+    if not any(part.counts[axis] for part in parts):
+        return node.value_of(whole.padded, whole.counts)
+    total = node.int64(0)
+    for part in parts:
+        total = node.add(total, node.count(part, axis))
+    count, bound = node.planned(total, padded.type.shape[axis])
+    if not any(part.counts[axis] for part in parts[:-1]):
+        cut = node.cropped(padded, axis, bound)
+        return node.value_of(cut, _without(counts, axis, count))
+    places = _places_of_parts(node, parts, axis, bound)
+    result = gathered_along(node, whole, axis, places, count)
+    return node.value_of(result.padded, result.counts)
+
+
+def _without(
+    counts: Sequence[Tensor | None], axis: int, own: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    return (*counts[:axis], own, *counts[axis:])
+
+
+def _moved_last(node: SizedNode, value: SizedValue, axis: int) -> SizedValue:
+    rank = len(value.counts)
+    perm = (*(other for other in range(rank) if other != axis), axis)
+    padded = _transposed(node, value.padded, perm)
+    return SizedValue(padded, tuple(value.counts[other] for other in perm))
+
+
+def _transposed(node: SizedNode, x: Tensor, perm: tuple[int, ...]) -> Tensor:
+    return x if perm == tuple(range(len(perm))) else node.emit("Transpose", [x], {"perm": perm})
+
+
+def _places_of_parts(node: SizedNode, parts: Sequence[SizedValue], axis: int, bound: int) -> Tensor:
+    """The places of elements that follow each other: behind a part its padding is skipped."""
+    places = node.iota(bound)
+    shifted = places
+    end = node.int64(0)
+    for part in parts[:-1]:
+        size = node.count(part, axis)
+        end = node.add(end, size)
+        skipped = node.sub(node.int64(part.padded.type.shape[axis]), size)
+        behind = node.emit("GreaterOrEqual", [places, end])
+        skip = node.emit("Where", [behind, skipped, node.int64(0)])
+        shifted = node.emit("Add", [shifted, skip])
+    return shifted
+
+
+def _slice(node: SizedNode) -> Value:
+    value = node.sized(0)
+    starts, ends = node.integers_in(1, "starts"), node.integers_in(2, "ends")
+    what = "the size of the slice"
+    axes = integers_of(node, 3, "axes", what) or tuple(range(len(starts)))
+    steps = integers_of(node, 4, "steps", what) or (1,) * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise ModelError("starts, ends, axes and steps differ in length")
+    if 0 in steps:
+        raise ModelError("a slice by step 0")
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        place = normal_axis(axis, len(value.counts))
+        value = _window(node, value, place, (start, end, step))
+    return node.value_of(value.padded, value.counts)
+
+
+def _window(
+    node: SizedNode, value: SizedValue, axis: int, window: tuple[Tensor, Tensor, int]
+) -> SizedValue:
+    """A slice along one axis; numbers below zero count from the end, limits are clamped."""
+    start, end, step = window
+    size = node.count(value, axis)
+    zero, one = node.int64(0), node.int64(1)
+    low, high = (zero, size) if step > 0 else (node.int64(-1), node.sub(size, one))
+    first = _from_front(node, start, size)
+    first = node.smallest(node.largest(first, zero), high)
+    last = node.smallest(node.largest(_from_front(node, end, size), low), high)
+    dim = value.padded.type.shape[axis]
+    most = -(-dim // abs(step))
+    count, bound = node.planned(node.steps(node.sub(last, first), step), most)
+    known = node.table.scalar(first).known
+    if known is not None and step > 0 and known + (bound - 1) * step < dim:
+        windows = [range(size) for size in value.padded.type.shape]
+        windows[axis] = range(known, known + bound * step, step)
+        padded = emit_slice(node, value.padded, windows)
+        counts = (*value.counts[:axis], count, *value.counts[axis + 1 :])
+        return SizedValue(padded, counts)
+    steps = node.emit("Mul", [node.iota(bound), node.int64(step)])
+    return gathered_along(node, value, axis, node.emit("Add", [steps, first]), count)
+
+
+def _from_front(node: SizedNode, number: Tensor, size: Tensor) -> Tensor:
+    low, high = node.table.range(node.table.scalar(number))
+    if low >= 0:
+        return number
+    counted = node.add(number, size)
+    if high < 0:
+        return counted
+    negative = node.emit("Less", [number, node.int64(0)])
+    return node.noted(node.emit("Where", [negative, counted, number]))
+
+
+def _split(node: SizedNode) -> list[Value]:
+    """Parts of sizes that may be data's, too; without sizes only of an axis whose size is known."""
+    value = node.sized(0)
+    axis = normal_axis(node.integer("axis", 0), len(value.counts))
+    sizes = node.integers_in(1, "split") if len(node.inputs) > 1 or node.has("split") else []
+    if not sizes:
+        if value.counts[axis] is not None:
+            raise node.refuse("cuts an axis whose size data decides into equal parts")
+        return [node.value_of(part, value.counts) for part in node.plain([value.padded])]
+    ends = list(accumulate(sizes, node.add))
+    starts = [node.int64(0), *ends[:-1]]
+    parts = [
+        _window(node, value, axis, (start, end, 1)) for start, end in zip(starts, ends, strict=True)
+    ]
+    return [node.value_of(part.padded, part.counts) for part in parts]
+
+
+def _pad(node: SizedNode) -> Value:
+    """Constants alone may be added where data ends."""
+    value = node.sized(0)
+    rank = len(value.counts)
+    axes = integers_of(node, 3, "axes", "the set of padded axes") or tuple(range(rank))
+    amounts = integers_of(node, 1, "pads", "the size of the result")
+    if amounts is None or len(amounts) != 2 * len(axes):
+        raise ModelError("pads must be two numbers for each axis")
+    counts = list(value.counts)
+    moving: list[int] = []
+    for place, axis in enumerate(normal_axis(axis, rank) for axis in axes):
+        count, added = counts[axis], amounts[place] + amounts[place + len(axes)]
+        if count is not None and (amounts[place] or amounts[place + len(axes)]):
+            moving.append(axis)
+            counts[axis] = node.largest(node.add(count, node.int64(added)), node.int64(0))
+    if moving and node.text("mode", "constant") != "constant":
+        raise node.refuse("adds other elements than a constant where data decides the size")
+    x = value.padded
+    if moving:
+        fill = node.optional(2)
+        zero = node.constant(0, x.type.dtype)
+        mask = node.valid(value, moving)
+        x = node.emit("Where", [mask, x, zero if fill is None else node.scalar(2)])
+    (padded,) = node.plain([x, *node.tensors_behind(1)])
+    return node.value_of(padded, counts)
+
+
+RULES: Final[dict[str, SizedRule]] = {
+    "Concat": _concat,
+    "Pad": _pad,
+    "Slice": _slice,
+    "Split": _split,
+}
