@@ -19,6 +19,7 @@ from popc.frontend.names import listed
 from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
+from popc.frontend.walk import nested_graphs
 from popc.frontend.weights import fill_weights, read_weights, strip_weights
 from popc.frontend.words import TensorLabels
 
@@ -51,6 +52,7 @@ __all__ = [
     "is_importable",
     "listed",
     "load_model",
+    "nested_graphs",
     "read_weights",
     "strip_weights",
     "with_unsigned_weights",

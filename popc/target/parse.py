@@ -6,6 +6,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -49,7 +50,7 @@ def find_target(name: str) -> Target:
     """
     known = ALIASES.get(name.lower(), name.lower())
     if known in PRESETS:
-        return parse_target(tomllib.loads(preset_text(known)), known)
+        return _preset(known)
     path = Path(name)
     if path.suffix != ".toml":
         raise OptionError(
@@ -58,6 +59,11 @@ def find_target(name: str) -> Target:
             hint=f"choose from {', '.join((*PRESETS, *ALIASES))}, or name a .toml file",
         )
     return parse_target(_read(path), name)
+
+
+@cache
+def _preset(name: str) -> Target:
+    return parse_target(tomllib.loads(preset_text(name)), name)
 
 
 def target_file(name: str) -> str | None:
