@@ -14,6 +14,7 @@ from popc.frontend import LoadedModel
 from popc.popart.dtypes import element_type
 from popc.popart.errors import popart_exception
 from popc.popart.inputs import InputShapeInfo
+from popc_runtime.process.paths import read_regular
 
 __all__ = ["LABELS_OUTSIDE", "check_model", "load_model", "read_for_session", "repack"]
 
@@ -42,7 +43,7 @@ def load_model(modelProtoOrFilename: bytes | str) -> tuple[onnx.ModelProto, str]
     model = onnx.ModelProto()
     if path is not None:
         try:
-            model.ParseFromString(path.read_bytes())
+            model.ParseFromString(read_regular(path, 1 << 31))
         except (DecodeError, OSError) as error:
             raise popart_exception(f"Failed to parse ModelProto from file {path}") from error
         repack(model)

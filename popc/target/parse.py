@@ -14,6 +14,7 @@ from typing import Any, Final
 from popc.target.target import Conv, Exchange, Host, Links, Target, Tile
 from popc.target.topology import Topology
 from popc_runtime.errors import OptionError
+from popc_runtime.process.paths import open_regular
 
 __all__ = ["ALIASES", "PRESETS", "find_target", "parse_target", "preset_text", "target_file"]
 
@@ -78,7 +79,7 @@ def preset_text(name: str) -> str:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return tomllib.load(stream)
     except OSError as error:
         raise OptionError(
