@@ -1,6 +1,6 @@
 """Measure training in several processes, and compute what many would take.
 
-    python -m benchmarks.scale [--processes 1,2,4] [--replicas 1000] [--json FILE]
+    python -m benchmarks.scale [--processes 1,2,4] [--replicas 1000] [--write] [--json FILE]
 
 Needs mpi4py and mpiexec.  A step of a network with four replicas is timed in 1, 2 and 4 processes,
 and how much of it is waiting for others and for transfers; two processes send each other messages,
@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -27,6 +28,7 @@ import numpy as np
 import popc
 import popc_runtime
 from benchmarks.scale_model import Network, all_reduce_seconds, simulated_step
+from benchmarks.tables import DOCS, write_table
 from popc.cli.report import format_table
 from popc_runtime.groups import Group, GroupExchange, join
 from samples.networks import digits_cnn, digits_mlp
@@ -36,6 +38,15 @@ _BATCH: Final = 32
 _STEPS: Final = 30
 _ROUNDS: Final = 200
 _LARGE: Final = 8 << 20  # bytes
+_STEP_HEADS: Final = (
+    "network",
+    "processes",
+    "ms a step",
+    "of it waiting",
+    "exchanges",
+    "bytes sent",
+)
+_MESSAGE_HEADS: Final = ("small message, there and back", "large messages", "additions")
 _NETWORKS: Final = {"digits_mlp": digits_mlp, "digits_cnn": digits_cnn}
 
 
@@ -49,6 +60,7 @@ def main() -> None:
     parser.add_argument("--latency-us", type=float, help="instead of what is measured")
     parser.add_argument("--gigabits", type=float, help="instead of what is measured")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--write", action="store_true", help="what is measured, to docs/scale.md")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
@@ -56,6 +68,8 @@ def main() -> None:
         return
     steps, network = _measured([int(word) for word in arguments.processes.split(",")])
     print(_table(steps))
+    if arguments.write:
+        _write(steps, network)
     if arguments.latency_us:
         network["latency"] = arguments.latency_us * 1e-6
     if arguments.gigabits:
@@ -72,6 +86,24 @@ def _table(rows: list[dict[str, Any]]) -> str:
     lines = [[f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()]
              for row in rows]  # fmt: skip
     return format_table([list(rows[0]), *lines])
+
+
+def _write(steps: Sequence[Mapping[str, Any]], network: Mapping[str, float]) -> None:
+    """Put what was measured into the tables of the document."""
+    rows, before = [], ""
+    for step in steps:
+        name = step["network"] if step["network"] != before else ""
+        before = step["network"]
+        rows.append([
+            *(name, str(step["processes"]), f"{step['ms']:.1f}"),
+            *(f"{step['share waiting']:.0%}".replace("%", " %"), str(step["exchanges"])),
+            f"{step['bytes sent']:,}",
+        ])  # fmt: skip
+    write_table(DOCS / "scale.md", _STEP_HEADS, rows)
+    if network:
+        there_and_back = 1e6 * (network["latency"] + network["overhead"])
+        rates = [f"{network[name] / 1e9:.2f} GB/s" for name in ("bandwidth", "adding")]
+        write_table(DOCS / "scale.md", _MESSAGE_HEADS, [[f"{there_and_back:.0f} us", *rates]])
 
 
 # -- measuring -------------------------------------------------------------------------------------

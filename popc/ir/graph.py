@@ -172,7 +172,9 @@ class Graph:
         """
         if self._sorted is None:
             self._sorted = self.sort()
-        return [op for op in self._sorted if op in self._ops]
+        if len(self._sorted) > len(self._ops):
+            self._sorted = [op for op in self._sorted if op in self._ops]
+        return self._sorted.copy()
 
     def sort(self) -> list[Op]:
         """The same order as `topological`, found again from the links; so are the errors."""
@@ -384,17 +386,15 @@ class Graph:
 
 def _collect(graph: Graph, found: dict[Graph, None]) -> None:
     """Add ``graph`` to ``found``, behind the graphs nested in it, the last of these first."""
-    if graph in found:
-        return
-    for op in [op for op in graph.ops if op.subgraphs][::-1]:
-        for subgraph in reversed(op.subgraphs.values()):
-            _collect(subgraph, found)
-    found[graph] = None
+    if graph not in found:
+        for op in reversed([op for op in graph.ops if op.subgraphs]):
+            for subgraph in reversed(op.subgraphs.values()):
+                _collect(subgraph, found)
+        found[graph] = None
 
 
 def _drop_use(tensor: Tensor | None, op: Op) -> None:
-    if tensor is None:
-        return
-    tensor.uses[op] -= 1
-    if tensor.uses[op] == 0:
-        del tensor.uses[op]
+    if tensor is not None:
+        tensor.uses[op] -= 1
+        if tensor.uses[op] == 0:
+            del tensor.uses[op]

@@ -134,7 +134,9 @@ class RewritePass(Pass):
         with disguised(graph, self.name) as excluded:
             for nested in reversed(list(graph.walk())):
                 for op in nested.topological():
-                    if op in nested and op not in excluded:  # an earlier rewrite may remove it
+                    if changes and op not in nested:  # an earlier rewrite has removed it
+                        continue
+                    if not excluded or op not in excluded:
                         changes += self.rewrite(nested, op)
         return changes
 
@@ -147,7 +149,7 @@ def disguised(graph: Graph, *names: str) -> Iterator[frozenset[Op]]:
         op: op.op_type
         for nested in graph.walk()
         for op in nested.ops
-        if not excluding.isdisjoint(op.settings.exclude_patterns)
+        if op.settings.exclude_patterns and not excluding.isdisjoint(op.settings.exclude_patterns)
     }
     for op, op_type in types.items():
         op.op_type = f"excluded {op_type}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from popc_runtime.serving.models import ArchiveModel, ServedModel
 from popc_runtime.serving.runner import Runner
 from popc_runtime.serving.settings import ModelSource, ServeSettings
 
-__all__ = ["Loader", "Repository", "State", "archive_model"]
+__all__ = ["Loader", "Repository", "State", "archive_model", "naming"]
 
 # Makes a model of its source.
 Loader = Callable[[ModelSource, ServeSettings], ServedModel]
@@ -38,16 +39,27 @@ def archive_model(source: ModelSource, settings: ServeSettings) -> ServedModel:
         PopcError: see `popc_runtime.load`; or the archive trains.
     """
     keys: dict[str, Any] = {"require_signature": settings.signed_by} if settings.signed_by else {}
-    executable = load(
-        source.path,
-        threads=settings.worker_threads(),
-        limits=settings.limits,
-        engine=settings.engine,
-        **keys,
-    )
-    model = ArchiveModel(executable, max_batch=settings.max_batch)
-    model.warmup()
+    with naming(source):
+        executable = load(
+            source.path,
+            threads=settings.worker_threads(),
+            limits=settings.limits,
+            engine=settings.engine,
+            **keys,
+        )
+        model = ArchiveModel(executable, max_batch=settings.max_batch)
+        model.warmup()
     return model
+
+
+@contextmanager
+def naming(source: ModelSource) -> Iterator[None]:
+    """Let errors of popc within the block say which model and file they are about."""
+    try:
+        yield
+    except PopcError as error:
+        error.message = f"{source.name}:{source.version}={source.path}: {error.message}"
+        raise
 
 
 class Repository:

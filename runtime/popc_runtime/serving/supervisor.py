@@ -18,7 +18,7 @@ from popc_runtime.format import ArchiveFile, Limits
 from popc_runtime.format.codec import Codec
 from popc_runtime.serving.logs import configure, note
 from popc_runtime.serving.numbers import forget_gauges, numbers_folder
-from popc_runtime.serving.repository import Loader, archive_model
+from popc_runtime.serving.repository import Loader, archive_model, naming
 from popc_runtime.serving.settings import ServeSettings, refuse_problems
 from popc_runtime.serving.worker import ServePorts, work
 
@@ -237,7 +237,10 @@ def _check_archives(settings: ServeSettings) -> None:
     problems: list[PopcError] = []
     for source in settings.models:
         try:
-            with ArchiveFile.open(source.path, limits=Limits.of(settings.limits)) as archive:
+            with (
+                naming(source),
+                ArchiveFile.open(source.path, limits=Limits.of(settings.limits)) as archive,
+            ):
                 weights = archive.blobs["weights"]
         except PopcError as error:
             problems.append(error)

@@ -13,6 +13,7 @@ import uvicorn
 
 from popc_runtime.errors import PopcError
 from popc_runtime.ground.frozen import frozen
+from popc_runtime.serving.connections import BoundedHttp
 from popc_runtime.serving.control import LocalControl, WorkerControl
 from popc_runtime.serving.logs import configure, note
 from popc_runtime.serving.metrics import Metrics
@@ -87,6 +88,7 @@ class Worker:
         drain = self._settings.drain
         config = uvicorn.Config(
             RestApp(self.service),
+            http=BoundedHttp,
             log_config=None,
             access_log=False,
             lifespan="off",
