@@ -6,17 +6,18 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, Final
 
 from popc.options.conflicts import conflicts_among
 from popc.options.dialects import popart
+from popc.options.dialects.known import DIALECTS, marks_of
 from popc.options.dialects.popart_processes import all_replicas
 from popc.options.dialects.translate import translate
 from popc.options.foreign import ForeignSettings
 from popc.options.kinds import Known, Truth
 from popc.options.options import SCHEMA, Options
 from popc.options.sources import Setting, from_cli, from_env, from_file, from_values
-from popc.options.suggest import did_you_mean
 from popc.options.table import FrozenTable
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Origin
@@ -219,8 +220,13 @@ def _unknown(key: str) -> str:
     reason = popart.why_unsupported(key)
     if reason:
         return f"{key} is an option of PopART that this version of popc does not support: {reason}"
-    advice = did_you_mean(key, [*_SPECS, *popart.OPTIONS])
-    return f"there is no option {key!r}" + (f": {advice}" if advice else "")
+    of = {name: dialect.title for dialect in DIALECTS for name in marks_of(dialect)}
+    ours = [*_SPECS, *popart.OPTIONS]
+    meant = get_close_matches(key, [*ours, *sorted(of)], 1)
+    if not meant:
+        return f"there is no option {key!r}"
+    system = "" if meant[0] in ours else f" of {of[meant[0]]}"
+    return f"there is no option {key!r}: did you mean {meant[0]}{system}?"
 
 
 def _twice(first: str, second: Setting) -> str:

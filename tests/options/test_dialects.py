@@ -162,6 +162,35 @@ _OPTIMUM = {
 }
 
 
+def test_settings_of_two_systems_are_one_problem() -> None:
+    """Not three: neither is a mistyped option of popc."""
+    with pytest.raises(OptionError) as caught:
+        _resolved({"norms": {"use_stable_statistics": True}, "replication_factor": 2, "seed": 1})
+    (problem,) = caught.value.details
+    assert problem == (
+        "settings of several systems do not mix: norms (in options) is of TensorFlow's IPUConfig; "
+        "replication_factor (in options) is of Optimum's IPUConfig"
+    )
+
+
+def test_a_mistyped_setting_of_a_system_is_found_there() -> None:
+    with pytest.raises(OptionError) as caught:
+        _resolved({"gradient_accumulation_step": 2})
+    advice = "did you mean gradient_accumulation_steps of Optimum's IPUConfig?"
+    assert advice in caught.value.details[0]
+    with pytest.raises(OptionError) as caught:
+        _resolved({"batches_per_stp": 2})
+    assert "did you mean batches_per_step?" in caught.value.details[0]
+
+
+def test_chips_of_optimum_without_layers() -> None:
+    """Layers are divided evenly, in a pipeline."""
+    options = _resolved({"ipus_per_replica": 2}, trains=True)
+    assert options.layers_per_ipu == (-1, -1)
+    assert options.enable_pipelining
+    assert not _resolved({"replication_factor": 2}, trains=True).layers_per_ipu
+
+
 def test_optimum_in_training() -> None:
     options = _resolved(_OPTIMUM, trains=True)
     assert _set(options) == {
@@ -310,7 +339,7 @@ def test_tensorflow(table: dict[str, Any], expected: dict[str, Any]) -> None:
         (
             {"with_data_parallel": {"places": ["cpu", "cpu"]}},
             True,
-            {"replicated_graph_count": 2},
+            {"replicated_graph_count": 2, "replica_reduction_type": "mean"},
         ),
         (
             {"build_strategy": {"fuse_all_reduce_ops": True, "sync_batch_norm": True},
@@ -319,6 +348,7 @@ def test_tensorflow(table: dict[str, Any], expected: dict[str, Any]) -> None:
             {
                 "merge_all_reduce_collectives": True,
                 "distributed_batch_norm_replica_group_size": 2,
+                "replica_reduction_type": "mean",
                 "replicated_graph_count": 2,
             },
         ),

@@ -225,6 +225,7 @@ _KEYS: Final = (
             if table.trains or table["inference_layers_per_ipu"] is None
             else "inference_layers_per_ipu takes its place",
         ),
+        always=True,
     ),
     HostKey(
         "inference_layers_per_ipu", Maybe(LAYERS), None,

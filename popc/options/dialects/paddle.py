@@ -61,6 +61,8 @@ def _loss_mean(table: HostTable) -> Mapping[str, object] | str:
     """The reduction of the gradients of replicas."""
     if not table.trains:
         return "it is for programs that train, and this one does not"
+    if isinstance(_replicas(table), str):
+        return "there is one replica"
     kind = str(table["build_strategy.gradient_scale_strategy"]).rpartition(".")[2].lower()
     reduction = {"coeffnumdevice": "mean", "one": "sum"}.get(kind)
     if reduction is None:
@@ -150,7 +152,7 @@ _BUILD: Final = (
                      _shared_statistics)),
     HostKey("build_strategy.gradient_scale_strategy", Plain(), "CoeffNumDevice",
             Computed("`replica_reduction_type`: mean for CoeffNumDevice, sum for One",
-                     _loss_mean)),
+                     _loss_mean), always=True),
     HostKey("build_strategy.reduce_strategy", Plain(), "AllReduce",
             Nothing("gradients are all-reduced; optimizer_state_tensor_location divides what "
                     "updates them among replicas")),

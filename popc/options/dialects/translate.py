@@ -54,7 +54,14 @@ def translate(
     """
     chosen = [setting for source in sources for setting in source if setting.key == _CHOICE]
     rest = [[setting for setting in source if setting.key != _CHOICE] for source in sources]
-    dialect = _chosen(chosen, problems) if chosen else _recognised(rest, problems)
+    if chosen:
+        dialect = _chosen(chosen, problems)
+    else:
+        found = _recognised(rest)
+        if len(found) > 1:
+            problems.append(_mixed(found))
+            rest = [[setting for setting in source if _marked(setting) is None] for source in rest]
+        dialect = found[0][0] if len(found) == 1 else None
     if dialect is None or dialect.mixes:
         return Translation(rest)
     return _Translator(dialect, problems, trains=trains).result(rest)
@@ -69,25 +76,27 @@ def _chosen(settings: Sequence[Setting], problems: list[str]) -> Dialect | None:
     return found
 
 
-def _recognised(sources: Sequence[Sequence[Setting]], problems: list[str]) -> Dialect | None:
-    """The one that only has a key of those that are given."""
+def _recognised(sources: Sequence[Sequence[Setting]]) -> list[tuple[Dialect, Setting]]:
+    """The dialects that alone have a key of those that are given, each with the first such."""
     found: dict[str, tuple[Dialect, Setting]] = {}
-    for setting in (
-        setting for source in sources for setting in source if setting.origin is not Origin.ENV
-    ):
-        for dialect in DIALECTS:
-            if setting.key in marks_of(dialect) or setting.key.partition(".")[0] in marks_of(
-                dialect
-            ):
-                found.setdefault(dialect.name, (dialect, setting))
-    if len(found) > 1:
-        said = "; ".join(
-            f"{setting.key} (in {setting.place}) is of {dialect.title}"
-            for dialect, setting in found.values()
-        )
-        problems.append(f"settings of several systems do not mix: {said}")
-        return None
-    return next((dialect for dialect, _ in found.values()), None)
+    for setting in (setting for source in sources for setting in source):
+        dialect = None if setting.origin is Origin.ENV else _marked(setting)
+        if dialect is not None:
+            found.setdefault(dialect.name, (dialect, setting))
+    return list(found.values())
+
+
+def _marked(setting: Setting) -> Dialect | None:
+    """The dialect that alone has the key of a setting."""
+    names = {setting.key, setting.key.partition(".")[0]}
+    return next((dialect for dialect in DIALECTS if names & marks_of(dialect)), None)
+
+
+def _mixed(found: Sequence[tuple[Dialect, Setting]]) -> str:
+    said = "; ".join(
+        f"{setting.key} (in {setting.place}) is of {dialect.title}" for dialect, setting in found
+    )
+    return f"settings of several systems do not mix: {said}"
 
 
 class _Translator:

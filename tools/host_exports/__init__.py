@@ -1,0 +1,1 @@
+"""Models of other systems, each with what that system computes, for tests to compare with."""
