@@ -20,7 +20,7 @@ from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
 from popc.frontend.walk import nested_graphs
-from popc.frontend.weights import fill_weights, read_weights, strip_weights
+from popc.frontend.weights import fill_weights, read_weights, stored_values, strip_weights
 from popc.frontend.words import TensorLabels
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "load_model",
     "nested_graphs",
     "read_weights",
+    "stored_values",
     "strip_weights",
     "with_unsigned_weights",
 ]
