@@ -21,6 +21,7 @@ from popc.training import (
     add_state,
     add_training,
     require_weights,
+    resume_state,
     rewrite_before_training,
 )
 from popc.transforms import (
@@ -198,6 +199,7 @@ def transform_program(
             variables = (variable.name for variable in model.graph.variables)
             require_weights(request.training, {*loaded.weight_names(), *variables})
             model, training, passes = _trained(model, request.training, request.options, watch)
+            model = resume_state(model, loaded)
             _show_graph(made, model.graph)
     model = replace(model, limits=index_limits(model.graph))
     with watch.stage(Stage.TRANSFORM) as made:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import popart
 
-__all__ = ["MICRO_BATCHES", "REPLICAS", "STEPS", "Task", "compare", "train"]
+__all__ = ["MICRO_BATCHES", "REPLICAS", "STEPS", "Task", "compare", "settings", "train"]
 
 REPLICAS = 2
 MICRO_BATCHES = 8
@@ -36,11 +36,10 @@ class Task:
     optimizer: Any
 
 
-def train(task: Task) -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
-    """The mean loss of each step, and the weights in the end.
+def settings() -> popart.SessionOptions:
+    """Each replica is a pipeline over two IPUs, which adds up the gradients of its micro-batches.
 
-    Each replica is a pipeline over two IPUs, which adds up the gradients of its micro-batches and
-    computes what the backward pass needs once more; an update takes the mean over all.
+    It computes what the backward pass needs once more; an update takes the mean over all.
     """
     options = popart.SessionOptions()
     options.virtualGraphMode = popart.VirtualGraphMode.Manual
@@ -51,6 +50,11 @@ def train(task: Task) -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
     options.enableReplicatedGraphs = True
     options.replicatedGraphCount = REPLICAS
     options.accumulationAndReplicationReductionType = popart.ReductionType.Mean
+    return options
+
+
+def train(task: Task) -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
+    """The mean loss of each step, and the weights in the end."""
     with popart.DeviceManager().acquireAvailableDevice(2 * REPLICAS) as device:
         session = popart.TrainingSession(
             task.builder.getModelProto(),
@@ -58,7 +62,7 @@ def train(task: Task) -> tuple[list[float], dict[str, np.ndarray[Any, Any]]]:
             task.loss,
             task.optimizer,
             device,
-            userOptions=options,
+            userOptions=settings(),
         )
         session.prepareDevice()
         session.weightsFromHost()

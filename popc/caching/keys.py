@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,7 @@ def _part(name: str, value: object) -> Packable:
         ) from error
 
 
+@cache
 def _version() -> str:
     try:
         return version("popc")

@@ -19,7 +19,8 @@ from popc.frontend.names import listed
 from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
-from popc.frontend.weights import fill_weights, read_weights, strip_weights
+from popc.frontend.walk import nested_graphs
+from popc.frontend.weights import fill_weights, read_weights, stored_values, strip_weights
 from popc.frontend.words import TensorLabels
 
 __all__ = [
@@ -51,7 +52,9 @@ __all__ = [
     "is_importable",
     "listed",
     "load_model",
+    "nested_graphs",
     "read_weights",
+    "stored_values",
     "strip_weights",
     "with_unsigned_weights",
 ]

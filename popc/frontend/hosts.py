@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from popc_runtime.process.paths import open_regular
+
 __all__ = ["ForeignModel", "recognise_model"]
 
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"
@@ -61,7 +63,7 @@ def recognise_model(path: Path) -> ForeignModel | None:
     try:
         if path.is_dir():
             return _folder(path)
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(_FIRST_BYTES)
         return next((found for look in _LOOKS if (found := look(path, start))), None)
     except OSError:  # whoever reads the model says why

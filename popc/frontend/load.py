@@ -28,7 +28,7 @@ from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.walk import all_nodes, nested_graphs, node_name
 from popc_runtime.errors import ModelError, ResourceError, UsageError
 from popc_runtime.format import MAGIC, Array
-from popc_runtime.process.paths import usable_path
+from popc_runtime.process.paths import read_regular, usable_path
 
 __all__ = ["LoadedModel", "ModelSource", "expose_tensors", "load_model"]
 
@@ -36,6 +36,8 @@ __all__ = ["LoadedModel", "ModelSource", "expose_tensors", "load_model"]
 ModelSource: TypeAlias = (
     "str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto | LoadedModel"
 )
+
+_MOST_BYTES: Final = 4 << 30  # of a file: messages have 2 GB at most, texts are longer
 
 # How files start that people take for ONNX models, and what they are.
 _OTHER_FORMATS: Final = (
@@ -219,7 +221,7 @@ def _read(path: Path) -> tuple[onnx.ModelProto, str]:
     if foreign is not None:
         raise ModelError(f"{path} is {foreign.what}, not an ONNX model", hint=foreign.hint)
     try:
-        data = path.read_bytes()
+        data = read_regular(path, _MOST_BYTES)
     except IsADirectoryError:
         raise ModelError(f"{path} is a folder without ONNX models") from None
     except OSError as error:

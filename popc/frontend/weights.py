@@ -14,7 +14,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import CorruptArchiveError, ModelError
 from popc_runtime.format import Array
 
-__all__ = ["fill_weights", "read_weights", "strip_weights"]
+__all__ = ["fill_weights", "read_weights", "stored_values", "strip_weights"]
 
 
 def strip_weights(loaded: LoadedModel, names: Collection[str]) -> bytes:
@@ -83,6 +83,21 @@ def read_weights(source: str) -> dict[str, tuple[TensorType, Array]]:
         name: decode_tensor(tensor, loaded.base_dir)
         for name, tensor in _weights(loaded.proto.graph)
         if is_supported(tensor.data_type)
+    }
+
+
+def stored_values(
+    loaded: LoadedModel, names: Collection[str]
+) -> dict[str, tuple[TensorType, Array]]:
+    """Types and data of those initializers of the main graph that have one of ``names``.
+
+    Raises:
+        ModelError: external data is missing.
+    """
+    return {
+        tensor.name: decode_tensor(tensor, loaded.base_dir)
+        for tensor in loaded.proto.graph.initializer
+        if tensor.name in names and is_supported(tensor.data_type)
     }
 
 

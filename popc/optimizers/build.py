@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from popc.ir import Graph, Op, OpSettings, Tensor
+import numpy as np
+
+from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops.build import build
 from popc.optimizers.adam import update_by_adam
 from popc.optimizers.adaptive import update_by_adaptive
@@ -23,18 +25,24 @@ from popc.optimizers.spec import SGD, Adam, Adaptive, OptimizerSpec
 from popc.optimizers.update import Sharing, UpdateRule, WeightUpdate
 from popc.options import MeanStrategy, Reduction
 from popc_runtime.errors import ModelError, OptionError
-from popc_runtime.format import HyperParameter
+from popc_runtime.format import DType, HyperParameter
 
 __all__ = ["STATE_PREFIXES", "UpdateContext", "UpdateResult", "UpdatedWeight", "add_updates"]
 
 # PopART's reserved prefixes.
 _ACCUMULATED: Final = "Accum___"
+_COUNTER: Final = "Counter___"
 _NORM: Final = "GlobalNorm___"
 _REDUCED: Final = "FinalReducedGradient___"
 
+_SCALAR: Final = TensorType(DType.FLOAT32, ())
 
 # What precedes the name of a weight in those of its states.
 STATE_PREFIXES: Final = ("Accl___", "Accl1___", "Accl2___", "Accl3___")
+
+
+def _numbered(word: str, number: int | None) -> str:
+    return "" if number is None else f"{word}{number}"
 
 
 def _nothing(weight: Tensor) -> frozenset[str]:
@@ -256,8 +264,32 @@ class _Updates:
         gradient, dtype = update.gradient, self.resolution.accum_type(update.name)
         if dtype is not None and dtype is not gradient.type.dtype:
             gradient = update.emit("Cast", [gradient], attributes={"to": dtype.value})
+        if self.context.kind == "mean":
+            self._count(update)
         update.gradient = update.emit(
             "Accumulate", [gradient], attributes={"kind": self.context.kind}, prefix=_ACCUMULATED
+        )
+
+    def _count(self, update: WeightUpdate) -> None:
+        """Count the micro-batches of a running mean, once on each chip and in each stage.
+
+        The mean itself takes the number of the iteration; this is for whoever wants to see it.
+        """
+        source = update.gradient.producer
+        place = update.settings if source is None else source.settings
+        chip, stage = place.virtual_graph, place.pipeline_stage
+        name = f"{_COUNTER}{_numbered('_VGraph', chip)}{_numbered('_PStage', stage)}"
+        if name in self.graph.tensors:
+            return
+        one = self.graph.add_constant("one", _SCALAR, np.ones((), np.float32))
+        settings = OpSettings(origin=name, virtual_graph=chip, pipeline_stage=stage)
+        build(
+            self.graph,
+            "Accumulate",
+            [one],
+            {"kind": "sum"},
+            output_names=[name],
+            settings=settings,
         )
 
     def _clip(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import onnx
 
 from popc.caching.files import file_hash
-from popc.frontend import LoadedModel
+from popc.frontend import LoadedModel, nested_graphs
 from popc.popart.device_info import DeviceInfo
 from popc.popart.enums import DeviceType
 from popc.popart.errors import popart_exception
@@ -24,15 +24,14 @@ from popc_runtime.cache import (
     NOT_ZIP,
     cache_bounds,
     cache_folder,
+    program_path,
     prune,
     read_entry,
-    require_whole,
     store_entry,
     stored_member,
     touch,
 )
-from popc_runtime.errors import ArchiveError, ResourceError
-from popc_runtime.format import ArchiveFile
+from popc_runtime.errors import ArchiveError, CorruptArchiveError, ResourceError
 from popc_runtime.format.serialization import Packable
 from popc_runtime.process.files import new_file
 
@@ -110,14 +109,12 @@ def _hash_of(model: onnx.ModelProto) -> str:
 def _forget_counts(graph: onnx.GraphProto) -> None:
     graph.name = ""
     for node in graph.node:
-        kept = [entry for entry in node.attribute if entry.name != _DEBUG_ID]
-        if len(kept) < len(node.attribute):
-            kept = [onnx.AttributeProto.FromString(entry.SerializeToString()) for entry in kept]
-            del node.attribute[:]
-            node.attribute.extend(kept)
-        for entry in node.attribute:
-            for nested in (entry.g, *entry.graphs) if entry.HasField("g") else entry.graphs:
-                _forget_counts(nested)
+        for place, entry in enumerate(node.attribute):
+            if entry.name == _DEBUG_ID:
+                del node.attribute[place]
+                break
+        for nested in nested_graphs(node):
+            _forget_counts(nested)
 
 
 def find_program(folder: str, key: str) -> SavedProgram | None:
@@ -126,10 +123,11 @@ def find_program(folder: str, key: str) -> SavedProgram | None:
         entry = read_entry(folder, key)
         if entry is None:
             return None
-        path = require_whole(folder, entry)
-        with ArchiveFile.open(path) as archive:
-            archive.verify()
-        program = SavedProgram(key, Path(path).read_bytes(), _infos(entry.extra.get("infos")))
+        path = program_path(folder, key)
+        data = Path(path).read_bytes()
+        if hashlib.sha256(data).hexdigest() != entry.extra.get("sha256"):
+            raise CorruptArchiveError(f"the archive {path} is not the one that was stored")
+        program = SavedProgram(key, data, _infos(entry.extra.get("infos")))
     except (ArchiveError, ResourceError, OSError, ValueError) as error:
         log("session", "WARN", f"Compiling again: {error}")
         return None
@@ -169,7 +167,11 @@ def keep_program(folder: str, program: SavedProgram, parts: Mapping[str, Packabl
         log("session", "WARN", "The program is not kept: the cache cannot be written")
         return
     try:
-        store_entry(folder, program.key, write, names=(), parts=parts, extra={"infos": infos})
+        extra: dict[str, Packable] = {
+            "infos": infos,
+            "sha256": hashlib.sha256(program.archive).hexdigest(),
+        }
+        store_entry(folder, program.key, write, names=(), parts=parts, extra=extra)
         prune(folder, cache_bounds(), keep=program.key)
     except ResourceError as error:
         log("session", "WARN", f"The program is not kept: {error.message}")

@@ -20,7 +20,7 @@ from popc.popart.errors import (
 )
 from popc.popart.groups import VariableSettings
 from popc.popart.loading import LABELS_OUTSIDE
-from popc.popart.prefixes import SUM_PREFIX
+from popc.popart.prefixes import COUNTER_PREFIX, SUM_PREFIX
 from popc.popart.stepio import PyWeightsIO, copy_raw
 from popc_runtime import Executable, VariableRole, VariableSpec
 
@@ -71,8 +71,8 @@ class HostWeights:
 
         Args:
             executable: The program.
-            sums: Tensors that hold the sum of the gradients of a weight, with their dtypes of
-                numpy.  Between steps, when the host may look at them, they are 0.
+            sums: Tensors that hold the sum of the gradients of a weight, or their number, with
+                their dtypes of numpy.  Between steps, when the host may look at them, they are 0.
             has_state: Whether the state of the optimizer is read and written.
 
         Raises:
@@ -97,8 +97,9 @@ class HostWeights:
             self.streams[name] = self._returned(name, self.host[name])
         for name, dtype in sums.items():
             spec = self._specs.get(name.removeprefix(SUM_PREFIX))
-            if spec is not None:
-                self._sums[name] = np.zeros(spec.host_shape, dtype)
+            counts = name.startswith(COUNTER_PREFIX) and name not in self._specs
+            if counts or spec is not None:
+                self._sums[name] = np.zeros(spec.host_shape if spec else (), dtype)
                 _require_zeros(name, self._unread.get(name))
 
     def _mode(self, name: str) -> VariableRetrievalMode:
@@ -256,7 +257,8 @@ class HostWeights:
                     del node.attribute[place]
         known = {weight.name: weight for weight in model.graph.initializer}
         values = {name: self._of_groups(name, self.streams[name]) for name in self._specs}
-        for name, value in (values | self._sums).items():
+        sums = {n: value for n, value in self._sums.items() if not n.startswith(COUNTER_PREFIX)}
+        for name, value in (values | sums).items():
             if name not in known:
                 fill_tensor(model.graph.initializer.add(name=name), value)
             elif known[name].data_location == _T.EXTERNAL:

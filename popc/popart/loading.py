@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from popc import frontend
 from popc.frontend import LoadedModel
 from popc.popart.dtypes import element_type
 from popc.popart.errors import popart_exception
 from popc.popart.inputs import InputShapeInfo
+from popc_runtime.process.paths import read_regular
 
 __all__ = ["LABELS_OUTSIDE", "check_model", "load_model", "read_for_session", "repack"]
 
@@ -43,7 +43,7 @@ def load_model(modelProtoOrFilename: bytes | str) -> tuple[onnx.ModelProto, str]
     model = onnx.ModelProto()
     if path is not None:
         try:
-            model.ParseFromString(path.read_bytes())
+            model.ParseFromString(read_regular(path, 1 << 31))
         except (DecodeError, OSError) as error:
             raise popart_exception(f"Failed to parse ModelProto from file {path}") from error
         repack(model)
@@ -97,14 +97,13 @@ def repack(model: onnx.ModelProto) -> None:
 def read_for_session(
     modelProtoOrFilename: bytes | str, shapes: InputShapeInfo | None = None
 ) -> LoadedModel:
-    """A model as popc compiles it, with the files of its external data found.
+    """A model for `frontend.load_model`, with the files of its external data found.
 
     Locations are relative to the current folder, as in PopART, else to the folder of the model.
     Inputs have the types of ``shapes``, where it has any.
 
     Raises:
         popart_exception: there is no such model, or no such data.
-        PopcError: popc cannot read the model.
     """
     model, folder = load_model(modelProtoOrFilename)
     _set_types(model, shapes or InputShapeInfo())
@@ -123,7 +122,7 @@ def read_for_session(
         for item in weight.external_data:
             if item.key == "location":
                 item.value = paths[id(weight)].relative_to(root).as_posix()
-    return frontend.load_model(model, root)
+    return LoadedModel(model, root, sha256="")
 
 
 def _allow_any_labels(graph: onnx.GraphProto) -> None:

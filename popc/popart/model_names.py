@@ -7,6 +7,8 @@ from typing import Final
 
 import onnx
 
+from popc.frontend import nested_graphs
+
 __all__ = [
     "EFFECTS",
     "all_names",
@@ -15,6 +17,7 @@ __all__ = [
     "nodes_of",
     "place_of",
     "read_names",
+    "stage_of",
 ]
 
 # Nodes that do more than compute: whatever they read is needed.
@@ -25,14 +28,22 @@ def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """The nodes of a graph and of its subgraphs, each before those that it holds."""
     for node in graph.node:
         yield node
-        for attribute in node.attribute:
-            for nested in (attribute.g, *attribute.graphs):
-                yield from nodes_of(nested)
+        for nested in nested_graphs(node):
+            yield from nodes_of(nested)
 
 
 def place_of(node: onnx.NodeProto) -> int | None:
     """The number of the virtual graph that a node says it is on."""
-    return next((item.i for item in node.attribute if item.name == "__ipu_number"), None)
+    return _number(node, "__ipu_number")
+
+
+def stage_of(node: onnx.NodeProto) -> int | None:
+    """The stage of a pipeline that a node says it is in."""
+    return _number(node, "__pipeline_stage")
+
+
+def _number(node: onnx.NodeProto, name: str) -> int | None:
+    return next((item.i for item in node.attribute if item.name == name), None)
 
 
 def known_names(graph: onnx.GraphProto) -> set[str]:
@@ -58,9 +69,8 @@ def read_names(graph: onnx.GraphProto) -> set[str]:
     names = {info.name for info in graph.output}
     for node in graph.node:
         names.update(node.input)
-        for attribute in node.attribute:
-            for nested in (attribute.g, *attribute.graphs):
-                names |= read_names(nested)
+        for nested in nested_graphs(node):
+            names |= read_names(nested)
     return names
 
 
@@ -70,7 +80,6 @@ def needed_names(graph: onnx.GraphProto, roots: Iterable[str]) -> set[str]:
     for node in reversed(graph.node):
         if node.op_type in EFFECTS or not needed.isdisjoint(node.output):
             needed.update(node.input)
-            for attribute in node.attribute:
-                for nested in (attribute.g, *attribute.graphs):
-                    needed |= read_names(nested)
+            for nested in nested_graphs(node):
+                needed |= read_names(nested)
     return needed

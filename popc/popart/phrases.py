@@ -20,7 +20,7 @@ _PHRASES: Final = {
         "virtual graph id set."
     ),
     r"(accumulation_factor is \d+, but a pipeline|enable_pipelining trains)": (
-        "For pipelining, depth (gradient accumulation factor) must be at least the number of "
+        "For pipelining, depth (gradient accumulation factor) must equal at least the number of "
         "pipeline stages."
     ),
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 __all__ = [
+    "COUNTER_PREFIX",
     "RESERVED",
     "SUM_PREFIX",
     "reservedAccl1Prefix",
@@ -62,6 +63,7 @@ __all__ = [
 ]
 
 SUM_PREFIX: Final = "Accum___"
+COUNTER_PREFIX: Final = "Counter___"
 
 # Reserved...Prefix functions: what stands for the dots, and the prefix.
 _SINGLE: Final = {
@@ -96,7 +98,7 @@ _SCALARS: Final = (
 )
 # Names that no function returns.
 _INTERNAL: Final = (
-    *("Counter___", "anchorSum___", "anchorFinal___", "cycleCount___", "GlobalNorm___"),
+    *(COUNTER_PREFIX, "anchorSum___", "anchorFinal___", "cycleCount___", "GlobalNorm___"),
     *("Index___", "Iterator___", "LoopCond___", "lossScaleUpdateFactor"),
 )
 

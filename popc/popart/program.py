@@ -114,5 +114,5 @@ class Program:
 
 
 def load_program(archive: bytes, seed: int, options: SessionOptions) -> Executable:
-    """An executable of an archive, on the replicas of this process."""
-    return popc_runtime.load(archive, seed=seed, group=group_of(options))
+    """An executable of an archive, on the replicas of this process; the first run binds it."""
+    return popc_runtime.load(archive, seed=seed, group=group_of(options), bind_late=True)

@@ -28,7 +28,7 @@ from popc.popart.host_weights import HostWeights
 from popc.popart.loading import load_model
 from popc.popart.logger import log
 from popc.popart.option_enums import SyntheticDataMode
-from popc.popart.prefixes import SUM_PREFIX
+from popc.popart.prefixes import COUNTER_PREFIX, SUM_PREFIX
 from popc.popart.session_options import picks_samples
 from popc.popart.session_setup import Setup
 from popc.popart.step_checks import check_counts
@@ -178,11 +178,13 @@ class SessionCore:
     # -- weights ---------------------------------------------------------------------------------
 
     def _sums(self) -> dict[str, str]:
-        """Tensors that add up the gradients of a weight, if the host may see them, with dtypes."""
+        """Tensors that add up and count gradients, if the host may see them, with dtypes."""
         setup = self._setup
         if setup.options.disableGradAccumulationTensorStreams:
             return {}
-        names = sorted(name for name in setup.ids() if name.startswith(SUM_PREFIX))
+        names = sorted(
+            name for name in setup.ids() if name.startswith((SUM_PREFIX, COUNTER_PREFIX))
+        )
         return {name: setup.info(name).data_type_lcase() for name in names}
 
     def weightsFromHost(self) -> None:

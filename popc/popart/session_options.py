@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 import onnx
@@ -148,16 +149,18 @@ def _switches(patterns: Patterns) -> dict[str, bool]:
 
     One that does what several of PopART's patterns do is off when all of these are.
     """
-    on, usually = (
-        {
-            rule
-            for name, rules in PATTERNS.items()
-            if chosen.isPatternEnabled(name)
-            for rule in rules
-        }
-        for chosen in (patterns, Patterns())
-    )
-    return {rule: rule in on for rule in sorted(on ^ usually)}
+    on = _rules_of(patterns)
+    return {rule: rule in on for rule in sorted(on ^ _usual_rules())}
+
+
+def _rules_of(patterns: Patterns) -> frozenset[str]:
+    enabled = (rules for name, rules in PATTERNS.items() if patterns.isPatternEnabled(name))
+    return frozenset(rule for rules in enabled for rule in rules)
+
+
+@cache
+def _usual_rules() -> frozenset[str]:
+    return _rules_of(Patterns())
 
 
 def pipelines_with(options: SessionOptions, *, trains: bool) -> bool:

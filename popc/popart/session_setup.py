@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
 
 import onnx
 
+from popc import frontend
 from popc.caching.keys import compiler_parts
 from popc.cost import CostReport
 from popc.frontend import LoadedModel
@@ -55,7 +57,7 @@ from popc.popart.session_options import (
     replicas_of,
 )
 from popc.popart.session_training import training_of
-from popc.popart.setup_checks import check_device, check_setup, no_anchor
+from popc.popart.setup_checks import check_device, check_loss, check_setup, no_anchor
 from popc.popart.shared_variables import on_one_replica, variable_settings
 from popc.popart.shift_graphs import write_shift_graphs
 from popc.popart.summary import summary_of
@@ -80,7 +82,7 @@ class Setup:
     """A session without its state.
 
     Attributes:
-        loaded: The model.
+        loaded: The model, which is known to be sound when it is compiled.
         flow: Batches per step, and anchors.
         device, options, patterns, name: As they were given; copies.
         loss, optimizer: How it trains; "" and ``None`` if it does not.
@@ -122,6 +124,8 @@ class Setup:
         """
         loaded = read_for_session(source, shapes)
         options = (options or SessionOptions()).copied()
+        if not folder_of(options, device):
+            loaded = frontend.load_model(loaded.proto, loaded.base_dir)
         patterns = (patterns or Patterns()).copied()
         if optimizer is None and not flow.nAnchors():
             raise popart_exception("User must specify an anchor tensor when doing inference.")
@@ -155,7 +159,7 @@ class Setup:
         """The settings of weights that have others than the default ones."""
         return variable_settings(self.model)
 
-    @property
+    @cached_property
     def unused_weights(self) -> set[str]:
         """Initializers that nothing reads."""
         names = {weight.name for weight in self.model.graph.initializer}
@@ -228,10 +232,13 @@ class Setup:
     def _compile(self) -> None:
         assert self._program is not None
         self._program.listings = Listings.of(self.options)
+        if not self.loaded.sha256:
+            self.loaded = frontend.load_model(self.model, self.base)
         try:
             self._program.transform()
         except (ModelError, OptionError, UsageError) as error:
             raise self._said(error) from error
+        check_loss(self.loss, self.found_type(self.loss))
         for note in self._program.transform().model.notes:
             log_once("ir", note)
         folder = self.options.serializedPoprithmsShiftGraphsDir
@@ -296,10 +303,9 @@ class Setup:
 
     def summary(self) -> str:
         """The costs as text, and the steps of a run, if they are asked for."""
-        report = self.costs()
         assert self._program is not None
-        asked = dict(self.options.reportOptions).get(_STEPS, "false")
-        return summary_of(report, self._program.planned(), steps=str(asked).lower() == "true")
+        steps = str(dict(self.options.reportOptions).get(_STEPS, "false")).lower() == "true"
+        return summary_of(self.costs(), self._program.planned(), steps=steps)
 
     def serialized(self) -> str:
         """The ops in the order in which they run, as JSON."""
@@ -332,9 +338,8 @@ class Setup:
 
     def _to_save(self, archive: bytes, key: str) -> SavedProgram:
         infos = {name: self.info(name) for name in self.ids()}
-        return SavedProgram(
-            key, archive, {n: (info.data_type(), info.shape()) for n, info in infos.items()}
-        )
+        known = {name: (info.data_type(), info.shape()) for name, info in infos.items()}
+        return SavedProgram(key, archive, known)
 
     def save(self, path: Path) -> None:
         """Write the program to a file.

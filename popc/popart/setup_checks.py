@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 import onnx
 
+from popc.ir import TensorType
 from popc.popart.dataflow import DataFlow
 from popc.popart.device_info import DeviceInfo
 from popc.popart.engine_options import check_engine_options
@@ -17,11 +18,12 @@ from popc.popart.op_errors import op_text
 from popc.popart.op_refusals import refusals
 from popc.popart.optimizers import Optimizer
 from popc.popart.options import SessionOptions
+from popc.popart.pipeline_checks import placement_problems
 from popc.popart.prefixes import reserved_prefix_of
 from popc.popart.session_options import highest_virtual_graph, replicas_of
 from popc.training import training_anchors
 
-__all__ = ["check_device", "check_setup", "no_anchor"]
+__all__ = ["check_device", "check_loss", "check_setup", "no_anchor"]
 
 _GRADIENT: Final = "Gradient___"
 
@@ -54,6 +56,12 @@ def check_setup(given: _Given) -> None:
 def _problems(given: _Given) -> Iterator[str]:
     yield from _name_problems(given.model)
     yield from _option_problems(given.options, trains=given.optimizer is not None)
+    yield from placement_problems(
+        given.model,
+        given.options,
+        batches=given.flow.batchesPerStep(),
+        trains=given.optimizer is not None,
+    )
     yield from refusals(given.model, pipelines=bool(given.options.enablePipelining))
     known = all_names(given.model)
     if given.optimizer is not None and given.loss not in known:
@@ -114,6 +122,18 @@ def _computes(model: onnx.ModelProto, flow: DataFlow) -> bool:
     return any(
         node.op_type in EFFECTS or not anchors.isdisjoint(node.output) for node in model.graph.node
     )
+
+
+def check_loss(name: str, found: TensorType | None) -> None:
+    """Check that the loss, if a session has one, is a scalar.
+
+    Raises:
+        popart_exception: it has several elements.
+    """
+    if name and found is not None and found.size != 1:
+        raise popart_exception(
+            f"Loss tensor, '{name}', must be a scalar tensor, but has shape {list(found.shape)}"
+        )
 
 
 def check_device(options: SessionOptions, device: DeviceInfo, model: onnx.ModelProto) -> None:

@@ -35,6 +35,9 @@ ALIGNMENT: Final = 64
 
 # How far back to look for the ops that a new value of a variable depends on.
 _CLOSE: Final = 32
+# Of Concats of Concats: behind so many reads that were moved from part to whole, the rest is left
+# as it is, and counts as copied.
+_MOST_MOVED: Final = 1 << 22
 
 
 def aligned(nbytes: int) -> int:
@@ -117,7 +120,7 @@ class _Finder:
         self.numbers: Mapping[Op, int] = {op: number for number, op in enumerate(part.ops)}
         self.buffers: dict[Tensor, int] = {}  # by the tensor that owns the memory
         self.readers: dict[int, dict[int, None]] = {}
-        self.members: dict[int, list[int]] = {}  # what lies in a buffer, itself too
+        self.moved = 0  # reads that have become reads of a Concat's result
         self.settled = settled
         self.lasting = _lasting(part, aliases)
         count = len(part.ops)
@@ -159,7 +162,6 @@ class _Finder:
         free = tensor in self.settled or tensor in self.lasting or tensor in self.aliases.remote
         buffer = self.found.add_buffer(0 if free else aligned(tensor.type.nbytes))
         self.buffers[tensor] = buffer
-        self.members[buffer] = [buffer]
         self.readers[buffer] = {}
         return buffer
 
@@ -274,6 +276,9 @@ class _Finder:
                     self.found.takes[number].append(Takeover(nbytes, (operand,)))
             self._put_inside(number, buffer, inside)
             parts.update(inside)
+            if self.moved > _MOST_MOVED:
+                break
+        self._find_leaders()
 
     def _takers(self) -> set[int]:
         """Buffers that some op may write its result over."""
@@ -301,15 +306,25 @@ class _Finder:
         found.weights[buffer], found.frees[buffer] = whole - parts, whole
         for part in inside:
             found.frees[part] = 0
-            self.members[buffer] += self.members.pop(part)
+            found.freed_with[part] = buffer
             found.stays[buffer] = found.stays[buffer] or found.stays[part]
-            for reader in self.readers.pop(part):
+            readers = self.readers.pop(part)
+            self.moved += len(readers)
+            for reader in readers:
                 del found.reads[reader][part]
                 if reader != number:
                     found.reads[reader][buffer] = None
                     self.readers[buffer][reader] = None
-        for member in self.members[buffer]:
-            found.freed_with[member] = buffer
+
+    def _find_leaders(self) -> None:
+        """Let what lies in a buffer that itself lies in another be freed with the outermost."""
+        leaders = self.found.freed_with
+        for buffer in range(len(leaders)):
+            path = [buffer]
+            while leaders[path[-1]] != path[-1]:
+                path.append(leaders[path[-1]])
+            for inner in path:
+                leaders[inner] = path[-1]
 
 
 def _lasting(part: Part, aliases: Aliases) -> set[Tensor]:

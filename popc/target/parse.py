@@ -6,6 +6,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 from popc.target.target import Conv, Exchange, Host, Links, Target, Tile
 from popc.target.topology import Topology
 from popc_runtime.errors import OptionError
+from popc_runtime.process.paths import open_regular
 
 __all__ = ["ALIASES", "PRESETS", "find_target", "parse_target", "preset_text", "target_file"]
 
@@ -48,7 +50,7 @@ def find_target(name: str) -> Target:
     """
     known = ALIASES.get(name.lower(), name.lower())
     if known in PRESETS:
-        return parse_target(tomllib.loads(preset_text(known)), known)
+        return _preset(known)
     path = Path(name)
     if path.suffix != ".toml":
         raise OptionError(
@@ -57,6 +59,11 @@ def find_target(name: str) -> Target:
             hint=f"choose from {', '.join((*PRESETS, *ALIASES))}, or name a .toml file",
         )
     return parse_target(_read(path), name)
+
+
+@cache
+def _preset(name: str) -> Target:
+    return parse_target(tomllib.loads(preset_text(name)), name)
 
 
 def target_file(name: str) -> str | None:
@@ -72,7 +79,7 @@ def preset_text(name: str) -> str:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return tomllib.load(stream)
     except OSError as error:
         raise OptionError(

@@ -44,7 +44,7 @@ def export_onnx(
         target: The ONNX file to write.
         state: Where the weights come from; those that the archive starts with if not given.
         optimizer_state: Add the optimizer's state as further initializers, from which
-            `load_weights` restores it.
+            `load_weights` restores it, and with which training begins if this model is compiled.
         inference: Write normalisations that use their running statistics, and no dropout, where the
             model was exported in training mode.
         replica: Of weights that not all replicas share, those of this one are written.

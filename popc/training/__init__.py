@@ -9,7 +9,7 @@ from popc.training.settings import (
     read_training_file,
     with_requests,
 )
-from popc.training.state import add_state
+from popc.training.state import add_state, resume_state
 
 __all__ = [
     "TrainingSettings",
@@ -19,6 +19,7 @@ __all__ = [
     "parse_training",
     "read_training_file",
     "require_weights",
+    "resume_state",
     "rewrite_before_training",
     "training_anchors",
     "with_requests",

@@ -19,6 +19,7 @@ _PREFIXES = (
     "Accum___",
     "AdamUpdater___",
     "AdaptiveUpdater___",
+    "Counter___",
     "GlobalNorm___",
     "LambR1Sq___",
     "LambR2Sq___",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from popc.frontend import ImportedModel
+from popc.frontend import ImportedModel, LoadedModel, stored_values
 from popc.ir import AttributeMap, Graph, Op, OpSettings, StepPart, Tensor
 from popc.ops.build import build
 from popc.ops.divergence import find_divergence
 from popc.optimizers import Sharing
 from popc.options import Options, StreamMode
 from popc_runtime.errors import ModelError
+from popc_runtime.format import VariableRole
 
-__all__ = ["add_state", "sharing_of", "show_updated", "write_updates"]
+__all__ = ["add_state", "resume_state", "sharing_of", "show_updated", "write_updates"]
 
 
 def add_state(model: ImportedModel, options: Options) -> ImportedModel:
@@ -24,6 +25,39 @@ def add_state(model: ImportedModel, options: Options) -> ImportedModel:
     write_updates(model, options, StepPart.FORWARD)
     show_updated(model.graph)
     return replace(model, updates=())
+
+
+def resume_state(model: ImportedModel, loaded: LoadedModel) -> ImportedModel:
+    """Let the state of the optimizer begin as the initializers of its names that ``loaded`` has.
+
+    That is what a trained model is exported with.  What replicas have parts of begins as ever; a
+    note says so.
+
+    Raises:
+        ModelError: an initializer has another type.
+    """
+    states = {
+        variable.name: variable
+        for variable in model.graph.variables
+        if variable.role is VariableRole.OPTIMIZER_STATE
+    }
+    notes: list[str] = []
+    for name, (type_, data) in stored_values(loaded, states).items():
+        state = states[name]
+        if state.rows:
+            notes.append(
+                f"{name} begins as 0, whatever the model has, for replicas have parts of it: write "
+                f"it when the program is loaded"
+            )
+        elif type_ != state.type:
+            raise ModelError(
+                f"the model has {type_} for {name}, but the state of the optimizer is {state.type}",
+                subject=name,
+                hint="train with the optimizer that the model was trained with, or leave it out",
+            )
+        else:
+            state.initial = data
+    return replace(model, notes=(*model.notes, *notes))
 
 
 def write_updates(model: ImportedModel, options: Options, part: StepPart) -> None:

@@ -89,7 +89,8 @@ def _inside(order: Sequence[Op], varying: set[Op]) -> set[Op]:
         has_effect = _any_spec(op, lambda spec_op: OPS[spec_op.op_type].side_effect)
         if (
             _is_accumulate(op)
-            or (has_effect and op in varying and (op not in updated or _stores_each_sum(op)))
+            or _stores_each_sum(op)
+            or (has_effect and op in varying and op not in updated)
             or any(user in inside for tensor in op.outputs for user in tensor.uses)
         ):
             inside.add(op)

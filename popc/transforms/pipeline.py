@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from popc.progress import Snapshot
@@ -257,11 +258,13 @@ def _names(passes: Iterable[type[Pass]]) -> set[str]:
     return {pass_.name for pass_ in passes if pass_.optional} | {rule.name for rule in RULES}
 
 
+@cache
 def optional_passes() -> tuple[str, ...]:
     """Names of the passes and local rules that a user may disable, sorted."""
     return tuple(sorted(_names(_passes())))
 
 
+@cache
 def excludable_passes() -> tuple[str, ...]:
     """Names of the passes and rules that leave ops as they are if these say so, sorted."""
     return tuple(sorted(_names(pass_ for pass_ in _passes() if pass_.excludable)))

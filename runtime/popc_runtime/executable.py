@@ -73,6 +73,7 @@ class Executable(Runnable):
         guard: Callable[[], None] | None = None,
         share: ReplicaShare | None = None,
         host_calls: Mapping[str, Callable[..., Any]] | None = None,
+        bind_late: bool = False,
     ) -> None:
         start = perf_counter()
         self.recipe, self.share = recipe, share
@@ -93,15 +94,14 @@ class Executable(Runnable):
             threads=threads,
             checks=chosen_checks(manifest, given=floating_point_checks),
             counted=tuple(profiles or ()),
-            late=[variant.name for variant in manifest.variants],
+            late=manifest.programs if bind_late else [each.name for each in manifest.variants],
             engine=engine,
             watch=watch,
             share=share,
         )
         self._counters = cycle_counters(profiles or {}, self._engine)
-        self._run_lock = RunLock(watch, guard)
+        self._run_lock, self._background = RunLock(watch, guard), Background()
         self._lock = self._run_lock.lock
-        self._background = Background()
         self._bind_seconds = perf_counter() - start
         self._describe(MAIN_PROGRAM, manifest)
         self._dispatch: Dispatch | None = dispatch_of(manifest, self._sibling, self._run_lock)

@@ -52,6 +52,7 @@ def load(
     require_signature: Keys | None = None,
     group: Group | None = None,
     host_calls: Mapping[str, Callable[..., Any]] | None = None,
+    bind_late: bool = False,
 ) -> Executable:
     """Load an archive.
 
@@ -82,6 +83,8 @@ def load(
             `popc_runtime.groups.join` gives them; all of them load it.
         host_calls: The functions that the program calls on the host (``Manifest.host_calls``), by
             name.  Each takes read-only arrays and gives an array, or several in a list or tuple.
+        bind_late: Choose the kernels of the main program when it first runs, and not yet: that
+            takes up to a tenth of a millisecond for each instruction.
 
     Raises:
         ArchiveError: not an archive, damaged, or written for another version.
@@ -97,18 +100,11 @@ def load(
             differ in what they load.
     """
     count, limits, numbers = chosen_threads(threads), Limits.of(limits), _wants_numbers(bfloat16)
-    settings = {
-        "seed": seed,
-        "threads": threads,
-        "floating_point_checks": floating_point_checks,
-        "engine": engine,
-        "limits": limits,
-        "bfloat16": bfloat16,
-        "timeout": timeout,
-        "copy_weights": copy_weights,
-        "require_signature": require_signature,
-        "host_calls": host_calls,
-    }
+    settings: dict[str, Any] = {"seed": seed, "threads": threads, "engine": engine}
+    settings |= {"floating_point_checks": floating_point_checks, "limits": limits}
+    settings |= {"bfloat16": bfloat16, "timeout": timeout, "copy_weights": copy_weights}
+    settings |= {"require_signature": require_signature, "host_calls": host_calls}
+    settings["bind_late"] = bind_late
     with (
         ArchiveFile.open(source, limits=limits) as archive,
         _signed(archive, source, require_signature).begin(
@@ -135,6 +131,7 @@ def load(
             recipe=None if group else Recipe(load, _tidied(source), archive.digest, settings),
             share=share,
             host_calls=host_calls,
+            bind_late=bind_late,
         )
 
 

@@ -83,6 +83,8 @@ def test_the_folder_is_that_of_platformdirs(monkeypatch: pytest.MonkeyPatch) -> 
         ("MAX_SIZE", "many", None),
         ("MAX_SIZE", "-1GB", None),
         ("MAX_AGE", "12", None),
+        ("MAX_SIZE", "9" * 400 + "GB", None),
+        ("MAX_AGE", "9" * 400 + "w", None),
         ("MAX_AGE", "d", None),
     ],
 )

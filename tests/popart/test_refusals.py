@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,74 @@ def test_tensors_that_no_ipu_has_room_for(tmp_path: Path) -> None:
     assert "tile" in info.value.getSummaryReport()
     assert info.value.getProfilePath() == str(tmp_path / "reports" / "profile.json")
     assert (tmp_path / "reports" / "profile.json").is_file()
+
+
+def _trained(
+    places: list[tuple[int, int | None]], *, loss: bool = True, **options: Any
+) -> popart.TrainingSession:
+    """Products, each on a virtual graph and in a stage; the last one is the loss without one."""
+    builder = popart.Builder()
+    y = builder.addInputTensor("FLOAT", [2, 2], "x")
+    for number, (chip, stage) in enumerate(places):
+        w = builder.addInitializedInputTensor(np.ones((2, 2), np.float32))
+        in_stage = nullcontext() if stage is None else builder.pipelineStage(stage)
+        with builder.virtualGraph(chip), in_stage:
+            y = builder.aiOnnx.matmul([y, w], f"product{number}")
+            if number + 1 == len(places) and loss:
+                y = builder.aiGraphcore.l1loss([y], 0.1)
+    chosen = popart.SessionOptions()
+    chosen.virtualGraphMode = popart.VirtualGraphMode.Manual
+    for name, value in options.items():
+        setattr(chosen, name, value)
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 2})
+    flow, optimizer = popart.DataFlow(2, []), popart.ConstSGD(0.1)
+    model = builder.getModelProto()
+    return popart.TrainingSession(model, flow, y, optimizer, device, userOptions=chosen)
+
+
+_OFF = popart.VirtualGraphMode.Off
+
+
+@pytest.mark.parametrize(
+    ("places", "options", "text"),
+    [
+        ([(0, 0), (1, 1)], {"virtualGraphMode": _OFF}, "Pipelining requires the 'virtualGraphMode"),
+        ([(0, 0), (1, None)], {}, "Only some ops have had their pipeline stage set."),
+        ([(0, 0), (1, 0)], {}, r"Ops \[product0.* have the same pipeline stage 0, but different"),
+        (
+            [(0, 0), (1, 1)],
+            {},
+            r"For pipelining, depth \(batchesPerStep\) must equal at least .* stages \(3\)",
+        ),
+        ([(0, None), (1, None)], {}, r"For pipelining, depth \(batchesPerStep\)"),
+        (
+            [(0, 0), (1, 1)],
+            {"enableGradientAccumulation": True, "accumulationFactor": 2},
+            r"For pipelining, depth \(gradient accumulation factor\) must equal at least",
+        ),
+    ],
+    ids=["no virtual graphs", "some stages", "a stage twice", "batches", "graphs", "accumulation"],
+)
+def test_stages_of_pipelines(
+    places: list[tuple[int, int | None]], options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(popart.popart_exception) as caught:
+        _trained(places, **{"enablePipelining": True, **options})
+    assert re.match(text, caught.value.args[0])
+
+
+def test_options_about_loops_and_phases() -> None:
+    phases = popart.ExecutionPhaseSettings()
+    phases.phases = 2
+    cases: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("> 1 execution phases requires", {"executionPhaseSettings": phases}),
+        ("enableExplicitMainLoops requires useHostCopyOps", {"enableExplicitMainLoops": True}),
+    )
+    for text, options in cases:
+        with pytest.raises(popart.popart_exception, match=text):
+            _trained([(0, None)], **options)
+
+
+def test_a_loss_of_several_elements() -> None:
+    with pytest.raises(popart.popart_exception, match="Loss tensor, 'MatMul:0', must be"):
+        _trained([(0, None)], loss=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import popc.compiler
 import popc.popart.program
 from popc import popart
 
+_POPC = Path(popc.compiler.__file__).parent
 _X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 
 
@@ -105,6 +108,31 @@ def test_a_cached_program_is_not_compiled_again(
     assert len(compilations) == 2
     assert "Compiling again" in capsys.readouterr().err
     np.testing.assert_array_equal(results[0], results[2])
+
+
+def test_a_start_from_the_cache_hashes_the_model_and_compiles_nothing(tmp_path: Path) -> None:
+    """What is called is counted, by the folders of popc."""
+
+    def start() -> Counter[str]:
+        calls: Counter[str] = Counter()
+        with popart.DeviceManager().acquireAvailableDevice() as device:
+            profile = cProfile.Profile()
+            with profile:
+                session = _inference(device, enableEngineCaching=True, cachePath=str(tmp_path))
+                session.prepareDevice()
+        for entry in profile.getstats():
+            if not isinstance(entry.code, str):
+                file = Path(entry.code.co_filename)
+                folder = file.relative_to(_POPC).parts[0] if file.is_relative_to(_POPC) else ""
+                calls.update({folder: entry.callcount, entry.code.co_name: entry.callcount})
+        return calls
+
+    cold, warm = start(), start()
+    stages = ("transforms", "schedule", "memory", "lowering", "archive")
+    assert min(cold[stage] for stage in stages) > 0
+    assert not any(warm[stage] for stage in stages)
+    looks = ("_hash_of", "check_structure")
+    assert [[calls[name] for name in looks] for calls in (cold, warm)] == [[1, 1], [1, 0]]
 
 
 def test_sessions_that_share_a_cache_at_the_same_time_compile_once(
@@ -270,3 +298,50 @@ def test_sums_of_gradients_are_variables_that_rest_at_zero(
     if not option:
         with pytest.raises(popart.popart_exception, match="begins as 0 here"):
             second.writeWeights(popart.PyWeightsIO({"Accum___w": np.ones((4, 2), np.float32)}))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "names"),
+    [
+        ("Post", []),
+        ("Running", ["Counter____VGraph0_PStage2", "Counter____VGraph1_PStage1"]),
+    ],
+)
+def test_counters_of_running_means_can_be_anchored_and_rest_at_zero(
+    strategy: str, names: list[str]
+) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 4], "x")
+    for number in (0, 1):
+        w = builder.addInitializedInputTensor(np.eye(4, dtype=np.float32))
+        with builder.virtualGraph(number), builder.pipelineStage(number):
+            x = builder.aiOnnx.matmul([x, w])
+    with builder.virtualGraph(1), builder.pipelineStage(1):
+        loss = builder.aiGraphcore.l1loss([x], 0.1)
+    options = popart.SessionOptions()
+    options.virtualGraphMode = popart.VirtualGraphMode.Manual
+    options.enablePipelining = options.enableGradientAccumulation = True
+    options.accumulationFactor = 3
+    options.accumulationAndReplicationReductionType = popart.ReductionType.Mean
+    options.meanAccumulationAndReplicationReductionStrategy = popart.MeanReductionStrategy(
+        popart.MeanReductionStrategy.__members__[strategy]
+    )
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(2, {name: popart.AnchorReturnType("All") for name in names}),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createIpuModelDevice({"numIPUs": 2}),
+        userOptions=options,
+    )
+    assert sorted(name for name in session.getAllTensorIds() if "Counter" in name) == names
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({"x": np.ones((2, 3, 2, 4), np.float32)}, anchors))
+    for name in names:
+        np.testing.assert_array_equal(anchors[name], [[1, 2, 3], [1, 2, 3]])
+    rest = {name: np.ones((), np.float32) for name in names}
+    session.weightsToHost()
+    session.readWeights(popart.PyWeightsIO(rest))
+    assert not any(rest.values())

@@ -13,6 +13,7 @@ import pytest
 import popc
 import popc_runtime
 from popc import popart
+from popc.frontend import load_model
 from popc.popart import Builder, popart_exception
 from popc.popart.loading import read_for_session
 
@@ -165,7 +166,8 @@ def test_weights_in_a_file_are_compiled(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     builder.saveInitializersExternally(names[:1], str(tmp_path / "a.bin"))
     builder.saveInitializersExternally(names[1:], str(tmp_path / "sub" / "b.bin"))
-    archive = popc.compile(read_for_session(builder.getModelProto()))
+    loaded = read_for_session(builder.getModelProto())
+    archive = popc.compile(load_model(loaded.proto, loaded.base_dir))
     value = np.arange(3, dtype=np.float32)
     archive.save(tmp_path / "m.popx")
     result = popc_runtime.load(tmp_path / "m.popx").run({"x": value})[y]

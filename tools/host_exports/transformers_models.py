@@ -64,7 +64,7 @@ def main(path: Path) -> None:
 
 
 def _losses(model: Any, words: Any, mask: Any, labels: Any) -> Any:
-    """Those of each micro-batch and replica; weights change by the mean of the gradients."""
+    """The loss of each micro-batch and replica; weights change by the mean of the gradients."""
     optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
     losses = np.zeros(labels.shape[:3], np.float32)
     for step in range(_STEPS):

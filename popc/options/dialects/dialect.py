@@ -107,9 +107,9 @@ class HostKey:
     silent: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dialect:
-    """The settings of one system.
+    """The settings of one system; there is one object of each.
 
     Attributes:
         name: What users call it: ``dialect = "optimum"``.

@@ -23,6 +23,7 @@ _FOLDER: Final = "POPC_CACHE"
 _SIZE: Final = "POPC_CACHE_MAX_SIZE"
 _AGE: Final = "POPC_CACHE_MAX_AGE"
 _UNITS: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_MOST: Final = 1e15  # of any unit
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -101,4 +102,4 @@ def parse_age(text: str, place: str) -> int:
 def _number(text: str) -> float | None:
     whole, _, part = text.strip().partition(".")
     plain = (whole + part).isdecimal() and (whole + part).isascii()
-    return float(text) if plain else None
+    return number if plain and (number := float(text)) < _MOST else None

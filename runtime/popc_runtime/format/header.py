@@ -27,6 +27,7 @@ import struct
 from popc_runtime.errors import ArchiveError, CorruptArchiveError, IncompatibleArchiveError
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Final
+from popc_runtime.process.paths import open_regular
 
 __all__ = ["DIGEST_SIZE", "FORMAT_VERSION", "HEADER_SIZE", "MAGIC", "Header", "is_archive"]
 
@@ -142,7 +143,7 @@ def is_archive(path: str | os.PathLike[str]) -> bool:
     name = os.fspath(path)
     if os.path.isdir(name):  # noqa: PTH112 - as below
         return False
-    with open(name, "rb") as stream:  # noqa: PTH123 - pathlib is slow to import
+    with open_regular(name) as stream:
         start = stream.read(len(MAGIC))
     return start == MAGIC or (name.endswith(".popx") and MAGIC.startswith(start))
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from popc_runtime.errors import ResourceError, SignatureError, UsageError
 from popc_runtime.format.reader import ArchiveFile
 from popc_runtime.process.files import new_file
-from popc_runtime.process.paths import is_url
+from popc_runtime.process.paths import is_url, open_regular
 
 if TYPE_CHECKING:
     from securesystemslib.dsse import Envelope
@@ -153,7 +153,7 @@ def _statement(archive: str | os.PathLike[str]) -> bytes:
 
 def _file_hash(path: str | os.PathLike[str]) -> str:
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ResourceError(f"cannot read {path}: {error.strerror or error}") from error
@@ -285,7 +285,7 @@ def _no_key(path: Path, kind: str) -> UsageError:
 def _bytes_of(path: Path) -> bytes:
     """Bytes of a file, one more than `_MOST` at most."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(_MOST + 1)
     except (OSError, ValueError) as error:  # ValueError: NUL in the path
         reason = error.strerror if isinstance(error, OSError) else None

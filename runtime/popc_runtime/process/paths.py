@@ -7,8 +7,12 @@ import os
 import stat
 
 from popc_runtime.errors import UsageError
+from popc_runtime.ground.hints import TYPE_CHECKING
 
-__all__ = ["is_url", "opened_at_once", "read_regular", "usable_path"]
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+__all__ = ["is_url", "open_regular", "opened_at_once", "read_regular", "usable_path"]
 
 
 def usable_path(path: str | os.PathLike[str]) -> str:
@@ -40,16 +44,26 @@ def opened_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
-def read_regular(path: str, most: int) -> bytes:
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
+    """A file that others may have put there, opened for reading.
+
+    Raises:
+        OSError: it is a device or a pipe, which may have no end, or cannot be opened.
+    """
+    file = open(path, "rb", opener=opened_at_once)  # noqa: SIM115 - whoever asks closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
+    return file
+
+
+def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     """The content of a file that others may have put there.
 
     Raises:
-        OSError: it is a device or a pipe, has more than ``most`` bytes, or cannot be read.
+        OSError: see `open_regular`; or it has more than ``most`` bytes.
     """
-    with open(path, "rb", opener=opened_at_once) as file:
-        facts = os.fstat(file.fileno())
-        if not stat.S_ISREG(facts.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
+    with open_regular(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes")

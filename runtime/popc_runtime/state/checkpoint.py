@@ -23,7 +23,7 @@ from popc_runtime.errors import CheckpointError, ResourceError
 from popc_runtime.format import Array, DType
 from popc_runtime.ground.frozen import field, frozen
 from popc_runtime.process.files import new_file
-from popc_runtime.process.paths import usable_path
+from popc_runtime.process.paths import open_regular, usable_path
 
 __all__ = ["Checkpoint", "content_of", "read_checkpoint", "write_checkpoint"]
 
@@ -110,7 +110,8 @@ def content_of(path: str | os.PathLike[str]) -> bytes:
         ResourceError: it cannot be read.
     """
     try:
-        return Path(path).read_bytes()
+        with open_regular(path) as file:
+            return file.read()
     except OSError as error:
         raise _unreadable(Path(path), error) from error
 
@@ -126,7 +127,7 @@ def read_checkpoint(path: str | os.PathLike[str], content: bytes | None = None) 
     try:
         if content is not None:
             return _Reader(target, BytesIO(content), len(content)).read()
-        with target.open("rb") as file:
+        with open_regular(target) as file:
             return _Reader(target, file, target.stat().st_size).read()
     except OSError as error:
         raise _unreadable(target, error) from error
