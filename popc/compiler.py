@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from popc.devices import chooses_target, lowest_on_device
 from popc.frontend import ImportedModel, LoadedModel, import_model
 from popc.ir import Graph, Op, Tensor, format_graph
 from popc.lowering import lower
 from popc.memory import MemoryPlan, check_plan, format_plan, plan_memory
 from popc.ops.index_limits import index_limits
-from popc.options import Options
+from popc.options import Algorithm, Options
 from popc.placement import start_placement
 from popc.printable import counted
-from popc.progress import UNWATCHED, Made, Snapshot, Stage, Watch
+from popc.progress import UNWATCHED, Made, OnBytes, Snapshot, Stage, Watch, no_bytes
 from popc.request import CompileRequest
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
 from popc.training import (
@@ -160,18 +162,14 @@ def plan_transformed(program: Transformed, watch: Watch = UNWATCHED) -> Planned:
     graph, options = program.graph, program.options
     with watch.stage(Stage.SCHEDULE) as made:
         schedule = program.settled or _ordered(graph, options)
+        if _compares_on_device(options):
+            schedule = lowest_on_device(graph, schedule, options, partial(_plan, program))
         if options.verify_ir:
             _require_none("schedule", check_schedule(graph, schedule))
         watch.show(Snapshot.FINAL, graph, schedule.orders[graph])
         made(f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule))
     with watch.stage(Stage.PLAN) as made:
-        plan = plan_memory(
-            graph,
-            schedule,
-            inplace=options.enable_inplace,
-            channels_last=_wants_channels_last(program.request),
-            on_bytes=watch.counter(Stage.PLAN),
-        )
+        plan = _plan(program, schedule, watch.counter(Stage.PLAN))
         if options.verify_ir:
             _require_none("memory plan", check_plan(graph, schedule, plan))
         _require_addressable(plan, options.replicated_graph_count)
@@ -272,6 +270,22 @@ def _transformed(
 
 def _ordered(graph: Graph, options: Options) -> Schedule:
     return build_schedule(graph, options, inplace=options.enable_inplace)
+
+
+def _compares_on_device(options: Options) -> bool:
+    """True if the scheduler may choose, and its choice is for a target that was chosen too."""
+    is_open = options.scheduling_algorithm is Algorithm.CHOOSE_BEST
+    return is_open and options.scheduler_work_limit > 0 and chooses_target(options)
+
+
+def _plan(program: Transformed, schedule: Schedule, on_bytes: OnBytes = no_bytes) -> MemoryPlan:
+    return plan_memory(
+        program.graph,
+        schedule,
+        inplace=program.options.enable_inplace,
+        channels_last=_wants_channels_last(program.request),
+        on_bytes=on_bytes,
+    )
 
 
 def _wants_channels_last(request: CompileRequest) -> bool:

@@ -6,6 +6,7 @@ from popc.cost.decode import decode_report
 from popc.cost.estimate import estimate_costs, estimate_execution
 from popc.cost.execution import encode_execution
 from popc.cost.phases import Cycles, Phase
+from popc.cost.planner import Planner
 from popc.cost.report import Categories, CostReport, LiveStep, LiveTensor, MemoryReport, OpCost
 from popc.cost.settings import CostSettings
 from popc.cost.text import format_costs
@@ -20,6 +21,7 @@ __all__ = [
     "MemoryReport",
     "OpCost",
     "Phase",
+    "Planner",
     "decode_report",
     "encode_execution",
     "estimate_costs",

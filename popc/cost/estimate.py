@@ -47,9 +47,16 @@ def estimate_costs(
     plan: MemoryPlan,
     target: Target,
     settings: CostSettings | None = None,
+    planner: Planner | None = None,
 ) -> CostReport:
-    """The costs of one run of ``graph`` on ``target``; what runs at load time does not count."""
-    estimator = _Estimator(_machine(target, schedule, settings), schedule, plan)
+    """The costs of one run of ``graph`` on ``target``; what runs at load time does not count.
+
+    A ``planner`` for the target, if given, knows the plans of estimates before.
+    """
+    machine = _machine(target, schedule, settings)
+    if planner is not None:
+        machine = replace(machine, planner=planner)
+    estimator = _Estimator(machine, schedule, plan)
     costs = list(estimator.run(graph, 1))
     hidden = estimator.hidden(graph)
     ops = tuple(_without(hidden.get(op, 0), cost) for op, cost in costs)

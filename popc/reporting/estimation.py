@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from popc.compiler import Planned
+from popc.devices import chooses_target, settings_of, target_of
 from popc.options import Options
 from popc_runtime.errors import DoesNotFitError, OptionError
-from popc_runtime.format import Origin
 
 if TYPE_CHECKING:
-    from popc.cost import CostReport, CostSettings
-    from popc.target import Target
+    from popc.cost import CostReport
 
 __all__ = [
     "check_target",
@@ -27,25 +26,6 @@ __all__ = [
     "require_fit",
     "target_of",
 ]
-
-_ABOUT_TARGETS = ("target", "num_ipus", "tiles_per_ipu", "num_io_tiles", "ipu_selection_order")
-
-
-def target_of(options: Options) -> Target:
-    """The target, as far as the program uses it.
-
-    Raises:
-        OptionError: there is no such target, it is described wrongly, or it is too small.
-    """
-    from popc.target import configure_target, find_target
-
-    return configure_target(
-        find_target(options.target),
-        num_ipus=options.num_ipus,
-        tiles_per_ipu=options.tiles_per_ipu,
-        num_io_tiles=options.num_io_tiles,
-        selection_order=options.ipu_selection_order,
-    )
 
 
 def check_target(options: Options) -> None:
@@ -65,11 +45,6 @@ def check_target(options: Options) -> None:
             subject="target",
             hint="keep them on the chip, or choose a target that has some, such as ipu2",
         )
-
-
-def chooses_target(options: Options) -> bool:
-    """True if somebody has said on what the program is to run."""
-    return any(options.origin(name) is not Origin.DEFAULT for name in _ABOUT_TARGETS)
 
 
 def require_fit(report: CostReport, options: Options) -> tuple[str, ...]:
@@ -118,7 +93,7 @@ def costs_of(planned: Planned) -> CostReport:
     """
     from popc.cost import estimate_costs
 
-    target, settings = target_of(planned.options), _settings(planned.options)
+    target, settings = target_of(planned.options), settings_of(planned.options)
     return estimate_costs(planned.graph, planned.schedule, planned.plan, target, settings)
 
 
@@ -133,25 +108,9 @@ def cycles_of(planned: Planned) -> bytes:
     options = planned.options
     if not options.instrument_with_hardware_cycle_counter:
         return b""
-    target, settings = target_of(options), _settings(options)
+    target, settings = target_of(options), settings_of(options)
     execution = estimate_execution(planned.graph, planned.schedule, planned.plan, target, settings)
     return encode_execution(execution, options.hardware_instrumentations)
-
-
-def _settings(options: Options) -> CostSettings:
-    from popc.cost import CostSettings
-
-    return CostSettings(
-        options.available_memory_proportion,
-        tuple(options.available_memory_proportions.items()),
-        tuple(options.available_memory_by_op_type.items()),
-        options.available_memory_per_ipu,
-        options.partials_type_matmuls,
-        prefetch=options.enable_prefetch_datastreams,
-        merge_exchange=options.enable_merge_exchange,
-        merge_exchange_bytes=options.merge_exchange_bytes,
-        copying_strategy=options.subgraph_copying_strategy,
-    )
 
 
 def encode_report(report: CostReport) -> bytes:

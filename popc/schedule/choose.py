@@ -71,6 +71,9 @@ class Chooser:
 
     def order(self, problem: OrderingProblem) -> ChosenOrder:
         """Order the nodes of ``problem``."""
+        only = problem.only_order()
+        if only is not None:
+            return self._without_choice(problem, only)
         if self._algorithm is Algorithm.CHOOSE_BEST:
             return self._best(problem)
         order = self.make(problem, self._algorithm)
@@ -78,6 +81,14 @@ class Chooser:
         improved = self._algorithm is Algorithm.KAHN  # the others are what their name says
         work = self._descent_work(problem) if improved else 0
         return self._finish(problem, [found], bound_peak(problem), work)
+
+    def _without_choice(self, problem: OrderingProblem, order: Sequence[int]) -> ChosenOrder:
+        """The only order that there is."""
+        is_open = self._algorithm is Algorithm.CHOOSE_BEST
+        name = _QUICK[0].value if is_open else self._algorithm.value
+        cost = measure(problem, order)
+        found = (Candidate(name, cost),)
+        return ChosenOrder(tuple(problem.expand(order)), found, name, cost, 0, cost.peak)
 
     def make(self, problem: OrderingProblem, algorithm: Algorithm) -> Sequence[int]:
         """The order that one algorithm makes by itself."""
@@ -132,13 +143,15 @@ class Chooser:
                 shifted = self._shift(problem, start, left, is_first_look=True)
                 left -= shifted.work
                 first.append(shifted)
-        yield from first
+                if shifted.order != tuple(start.order):
+                    yield shifted
         left = work
         for start in sorted(first, key=lambda start: start.cost)[:_FINALISTS]:
             if left > 0:
                 shifted = self._shift(problem, start, left)
                 left -= shifted.work
-                yield shifted
+                if shifted.order != start.order:
+                    yield shifted
 
     def _shift(
         self, problem: OrderingProblem, start: _Found, work: int, *, is_first_look: bool = False

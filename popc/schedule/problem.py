@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -100,6 +101,12 @@ class OrderingProblem:
     def topological(self) -> list[int]:
         """The nodes in an order that the constraints allow; shorter if they have a cycle."""
         return order_topologically(self.successors)
+
+    def only_order(self) -> list[int] | None:
+        """The order of all nodes, if the constraints allow no other."""
+        order = self.topological()
+        forced = all(later in self.successors[node] for node, later in pairwise(order))
+        return order if forced else None
 
     def with_barriers(self, ops: Iterable[int]) -> list[int]:
         """Nodes of one op each in the given order, and barriers as early as they can stand."""

@@ -108,6 +108,7 @@ class _Merger:
         stays = {buffer for buffer, stays in enumerate(problem.stays) if stays}
         self.takes = [_takes_without(takes, stays) for takes in problem.takes]
         self.makes = [dict.fromkeys(made) for made in problem.makes]
+        self.made = [sum(self.weights[buffer] for buffer in made) for made in problem.makes]
         self.reads = [dict.fromkeys(read) for read in problem.reads]
         self.readers = [0] * len(problem.weights)
         for read in problem.reads:
@@ -141,22 +142,19 @@ class _Merger:
 
     def _can_drop(self, first: int, second: int) -> bool:
         sure = sum(self.frees[buffer] for buffer in self.reads[second] if self._dies_by_one(buffer))
-        if self._made(second) > sure:
+        if self.made[second] > sure:
             return False
         saved = sum(
             nbytes for nbytes, buffers in self.takes[second] if any(map(self._dies_by_one, buffers))
         )
-        return self._made(first) + self.rise[second] - saved <= self.rise[first]
+        return self.made[first] + self.rise[second] - saved <= self.rise[first]
 
     def _can_delay(self, first: int, second: int) -> bool:
-        gain = self._made(first) - sum(
+        gain = self.made[first] - sum(
             self.frees[buffer] for buffer in self.reads[first] if not self.problem.stays[buffer]
         )
         taken = sum(nbytes for nbytes, _ in self.takes[second])
         return gain >= 0 and self.rise[first] <= gain + self.rise[second] - taken
-
-    def _made(self, node: int) -> int:
-        return sum(self.weights[buffer] for buffer in self.makes[node])
 
     def _dies_by_one(self, buffer: int) -> bool:
         """True if one node alone decides when ``buffer`` dies."""
@@ -170,7 +168,7 @@ class _Merger:
 
     def _delayed(self, first: int, second: int) -> tuple[int, tuple[Takeover, ...]]:
         """The needs of the second, on top of what the first has made."""
-        rise = self._made(first) + self.rise[second]
+        rise = self.made[first] + self.rise[second]
         takes = [
             Takeover(self.frees[buffer], (buffer,))
             for buffer in self.reads[first]
@@ -202,11 +200,13 @@ class _Merger:
                 self.readers[buffer] -= 1  # what stays inside a node is no buffer
                 if not self.readers[buffer] and not self.problem.stays[buffer]:
                     del makes[buffer]
+                    self.made[first] -= self.weights[buffer]
             elif buffer in reads:
                 self.readers[buffer] -= 1
             else:
                 reads[buffer] = None
         makes.update(self.makes[second])
+        self.made[first] += self.made[second]
 
     def _merge_edges(self, first: int, second: int) -> None:
         for other in self.later[second]:

@@ -101,6 +101,25 @@ def _trees() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
         yield "TreeEnsemble", [x, *tables], {"n_targets": 2, "aggregate": aggregate}
 
 
+def _selections() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
+    """Results of which data decides the size."""
+    bound: dict[str, Attribute] = {"tensor": "y", "bound": 64}
+    whole = np.arange(12).reshape(3, 4) % 5
+    yield "NonZero", [whole], {**bound, "bound": 12}
+    yield "Unique", [whole, None], {**bound, "axis": 1, "bound": 4, "sorted": 0}
+    yield "Unique", [whole.reshape(-1), np.array(7)], {**bound, "axis": 0, "bound": 12, "sorted": 1}
+    yield "CheckSize", [np.array(3), None], bound
+    yield "CheckSize", [np.array(3), np.array(3)], bound
+    valid = np.array([[True], [False], [True]])
+    yield "PlacesWithin", [whole, np.array(9), valid], {"padding": 5}
+    yield "PlacesWithin", [whole[:, :2] - 1, np.array([9, 8]), None], {"padding": 0}
+    boxes = np.array([[[0, 0, 4, 4], [1, 1, 5, 5], [7, 7, 9, 9]]], np.float32)
+    scores = np.array([[[0.5, 0.75, 0.25], [0.25, 0.5, 0.125]]], np.float32)
+    limits = [np.array(2), np.array(0.25, np.float32), np.array(0.2, np.float32)]
+    selected: dict[str, Attribute] = {**bound, "bound": 4, "center_point_box": 0}
+    yield "NonMaxSuppression", [boxes, scores, *limits, np.array(2)], selected
+
+
 def _made_by_passes() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
     for opcode in ("Boundary", "RemoteLoad", "RemoteStore"):
         yield opcode, [_LINE], {}
@@ -169,7 +188,12 @@ def problems() -> Mapping[str, list[Problem]]:
         for run in _runs():
             with suppress(PopcError):
                 run()
-        for opcode, inputs, attributes in (*_further(), *_trees(), *_made_by_passes()):
+        for opcode, inputs, attributes in (
+            *_further(),
+            *_trees(),
+            *_selections(),
+            *_made_by_passes(),
+        ):
             oracles.run_ir(opcode, inputs, attributes)
     listed: dict[str, list[Problem]] = {}
     for problem in (*found.values(), *_added_by_lowering()):

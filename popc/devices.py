@@ -1,0 +1,97 @@
+"""The device that a program is made for, and the schedule that its tiles need the least for.
+
+Nothing here runs, or imports the cost model, unless a target has been chosen or costs are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from popc.ir import Graph
+from popc.memory import MemoryPlan
+from popc.options import Algorithm, Options, ScheduleOptions, TieBreaker
+from popc.schedule import Schedule, build_schedule
+from popc_runtime.format import Origin
+
+if TYPE_CHECKING:
+    from popc.cost import CostSettings
+    from popc.target import Target
+
+__all__ = ["chooses_target", "lowest_on_device", "settings_of", "target_of"]
+
+_ABOUT_TARGETS = ("target", "num_ipus", "tiles_per_ipu", "num_io_tiles", "ipu_selection_order")
+
+
+def target_of(options: Options) -> Target:
+    """The target, as far as the program uses it.
+
+    Raises:
+        OptionError: there is no such target, it is described wrongly, or it is too small.
+    """
+    from popc.target import configure_target, find_target
+
+    return configure_target(
+        find_target(options.target),
+        num_ipus=options.num_ipus,
+        tiles_per_ipu=options.tiles_per_ipu,
+        num_io_tiles=options.num_io_tiles,
+        selection_order=options.ipu_selection_order,
+    )
+
+
+def chooses_target(options: Options) -> bool:
+    """True if somebody has said on what the program is to run."""
+    return any(options.origin(name) is not Origin.DEFAULT for name in _ABOUT_TARGETS)
+
+
+def settings_of(options: Options) -> CostSettings:
+    """The settings of the cost model that options ask for."""
+    from popc.cost import CostSettings
+
+    return CostSettings(
+        options.available_memory_proportion,
+        tuple(options.available_memory_proportions.items()),
+        tuple(options.available_memory_by_op_type.items()),
+        options.available_memory_per_ipu,
+        options.partials_type_matmuls,
+        prefetch=options.enable_prefetch_datastreams,
+        merge_exchange=options.enable_merge_exchange,
+        merge_exchange_bytes=options.merge_exchange_bytes,
+        copying_strategy=options.subgraph_copying_strategy,
+    )
+
+
+def lowest_on_device(
+    graph: Graph, schedule: Schedule, options: Options, plan: Callable[[Schedule], MemoryPlan]
+) -> Schedule:
+    """The schedule under which the busiest tile needs the fewest bytes, temporary data included.
+
+    Compared are ``schedule``, which wins among equals, and those that Kahn's algorithm makes,
+    greedily and as FIFO.
+
+    Raises:
+        OptionError: see `target_of`.
+    """
+    from popc.cost import Planner, estimate_costs
+
+    target, settings = target_of(options), settings_of(options)
+    planner = Planner(target)  # products are planned once for all schedules
+
+    def busiest(candidate: Schedule) -> int:
+        planned = plan(candidate)
+        costs = estimate_costs(graph, candidate, planned, target, settings, planner)
+        return max(chip.peak_bytes for chip in costs.memory)
+
+    others = [other for other in _of_kahn(graph, options) if other.orders != schedule.orders]
+    return min([schedule, *others], key=busiest) if others else schedule
+
+
+def _of_kahn(graph: Graph, options: Options) -> Iterator[Schedule]:
+    own = {field.name: getattr(options, field.name) for field in fields(ScheduleOptions)}
+    for breaker in (TieBreaker.GREEDY, TieBreaker.FIFO):
+        kahn = replace(
+            ScheduleOptions(**own), scheduling_algorithm=Algorithm.KAHN, kahn_tie_breaker=breaker
+        )
+        yield build_schedule(graph, kahn, inplace=options.enable_inplace)

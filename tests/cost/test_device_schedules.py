@@ -1,0 +1,42 @@
+"""The schedule for a chosen target: no other candidate needs fewer bytes of the busiest tile."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from benchmarks.random_orders import make_model
+from popc.compiler import Planned
+from popc.devices import lowest_on_device
+from popc.memory import plan_memory
+from popc.reporting.estimation import costs_of
+from popc.schedule import build_schedule
+from tests.support.compiling import planned_model
+
+_KAHN = {"scheduling_algorithm": "kahn"}
+
+
+def _busiest(program: Planned) -> int:
+    return max(chip.peak_bytes for chip in costs_of(program).memory)
+
+
+def _planned(family: str, **options: Any) -> Planned:
+    settings = {"target": "ipu2", "tiles_per_ipu": 1, **options}
+    return planned_model(make_model(family, 30, seed=0), settings)
+
+
+@pytest.mark.parametrize("family", ["layered", "scattered", "series_parallel"])
+def test_kahns_orders_do_not_need_less(family: str) -> None:
+    others = [_planned(family, **_KAHN, kahn_tie_breaker=name) for name in ("greedy", "fifo")]
+    assert _busiest(_planned(family)) <= min(map(_busiest, others))
+
+
+def test_a_schedule_that_needs_more_is_replaced() -> None:
+    program = _planned("layered", **_KAHN, kahn_tie_breaker="random", swap_limit_scheduler=0)
+    graph, options = program.graph, program.options
+    worse = build_schedule(graph, options)
+    better = lowest_on_device(graph, worse, options, partial(plan_memory, graph))
+    assert better.orders != worse.orders
+    assert lowest_on_device(graph, better, options, partial(plan_memory, graph)) is better
