@@ -27,8 +27,9 @@ def _compiled(model: onnx.ModelProto, **options: Any) -> popc_runtime.Executable
     return popc_runtime.load(archive.to_bytes())
 
 
-@pytest.mark.parametrize("network", ["digits_mlp", "digits_cnn"])
-@pytest.mark.parametrize("precision", ["float16", "mixed"])
+@pytest.mark.parametrize(
+    ("network", "precision"), [("digits_mlp", "float16"), ("digits_cnn", "mixed")]
+)
 def test_results_are_those_of_the_model_in_float16(network: str, precision: str) -> None:
     """To the bit; and near to those of float32."""
     model = getattr(networks, network)()
