@@ -136,10 +136,11 @@ def _with_axes_moved(node: Node, index: int, side: str) -> Tensor:
 def _fused_gemm(node: Node) -> Tensor:
     attributes = passed_on(node, ("alpha", "beta", "transA", "transB"))
     y = standard_op(node, "Gemm", [node.input(0), node.input(1), node.optional(2)], attributes)
-    prefix = "activation_"
-    names = (f"{prefix}{name}" for name in ("alpha", "beta", "gamma"))
-    given = {name.removeprefix(prefix): node.number(name) for name in names if node.has(name)}
-    return _activated(node, y, given)
+    names = ("activation_alpha", "activation_beta", "activation_gamma")
+    given = {name: node.number(name) for name in names if node.has(name)}
+    return _activated(
+        node, y, {name.removeprefix("activation_"): value for name, value in given.items()}
+    )
 
 
 def _fused_conv(node: Node) -> Tensor:
