@@ -152,14 +152,13 @@ def test_the_runtime_serves(images: _Buildah, data: Path) -> None:
 def test_versions_are_those_of_the_constraints(images: _Buildah, data: Path) -> None:
     lines = (_ROOT / "docker" / "constraints.txt").read_text().lower().replace("_", "-")
     said = images.run("localhost/compiler", data, "7:7", "pip", "freeze").lower().replace("_", "-")
-    found = {line for line in said.splitlines() if "==" in line}
+    found = {line for line in said.splitlines() if "==" in line and not line.startswith("popc")}
     assert found
     assert found <= set(lines.splitlines())
 
 
 @pytest.mark.parametrize("target", ["runtime", "compiler"])
 def test_checks_of_health(images: _Buildah, data: Path, target: str) -> None:
-    form = "{{json .Docker.Config.Healthcheck.Test}}"
-    how = images("inspect", "--type", "image", "--format", form, f"localhost/{target}")
-    _, *command = [word for word in how.strip().strip("[]").split('"') if word not in {"", ","}]
+    facts = json.loads(images("inspect", "--type", "image", f"localhost/{target}"))
+    _, *command = facts["Docker"]["config"]["Healthcheck"]["Test"]
     images.run(f"localhost/{target}", data, "1000:1000", *command)
