@@ -26,7 +26,7 @@ _PACKAGES: Final = ("popc", "runtime/popc_runtime")
 # Exceptions of PopART's and of others, which users see by themselves or never.
 _OTHERS: Final = (
     *("popart_exception", "popart_runtime_error", "popart_internal_exception", "AssertionError"),
-    *("poplar_exception", "SystemExit", "AttributeError", "NotImplementedError", "RuntimeError"),
+    *("poplar_exception", "SystemExit", "AttributeError", "RuntimeError"),
 )
 _EXIT: Final = {
     1: "the answer is no",

@@ -97,10 +97,10 @@ def _interrupt(monkeypatch: pytest.MonkeyPatch, at_step: int, times: int = 1) ->
     """Ctrl-C while a step changes what the device holds."""
     run_connected, steps = Executable.run_connected, 0
 
-    def interrupted(self: Executable, *streams: Any) -> None:
+    def interrupted(self: Executable, *streams: Any, **how: Any) -> None:
         nonlocal steps
         steps += self.manifest.training is not None
-        run_connected(self, *streams)
+        run_connected(self, *streams, **how)
         if steps == at_step:
             for _ in range(times):
                 signal.raise_signal(signal.SIGINT)

@@ -147,7 +147,7 @@ def test_dump_options_tells_origins(
 
 def test_inspect_archive(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = _json(["inspect", str(archive)], capsys)
-    plain: dict[str, Any] = {"labels": [], "label_kind": None}
+    plain: dict[str, Any] = {"labels": [], "label_kind": None, "sizes": []}
     assert document["inputs"] == [{"name": "x", "dtype": "float32", "shape": [2, 3], **plain}]
     assert document["programs"] == ["main"]
     for section in ("summary", "streams", "options", "blobs", "program"):

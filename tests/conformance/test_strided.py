@@ -48,13 +48,14 @@ def _arrays(case: Case) -> dict[str, Array] | None:
 
 
 def _results(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array] | None:
-    """The outputs; ``None`` if the model needs values to be bound, or has control flow."""
+    """The outputs; ``None`` if values decide about shapes, or the model has control flow."""
     shapes = {name: array.shape for name, array in feeds.items()}
     try:
-        graph = import_model(load_model(model), Bindings(shapes=shapes)).graph
+        imported = import_model(load_model(model), Bindings(shapes=shapes))
     except (ModelError, UsageError):
         return None
-    if any(op.op_type not in KERNELS for op in graph.ops):
+    graph = imported.graph
+    if imported.sizes or any(op.op_type not in KERNELS for op in graph.ops):
         return None
     return run_graph(graph, feeds)
 

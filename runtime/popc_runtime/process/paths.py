@@ -64,7 +64,8 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
         OSError: see `open_regular`; or it has more than ``most`` bytes.
     """
     with open_regular(path) as file:
-        data = file.read(most + 1)
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(min(size, most) + 1)  # memory for as many bytes is taken at once
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes")
     return data
