@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from tools.network_exports.case import Case
-from tools.network_exports.hub_parts import TEXT, hub_case, picture, some_floats, some_words, sound
+from tools.network_exports.hub_parts import (
+    TEXT,
+    hub_case,
+    picture,
+    some_floats,
+    some_words,
+    sound,
+    translator,
+)
 from tools.network_exports.hub_words import WORDS
 
 __all__ = ["HUB"]
@@ -165,41 +173,9 @@ _OTHERS: Final = {
         },
         {"input_values": some_floats(1, 64, 32)},
     ),
-    "bart": hub_case(
-        "Bart",
-        "Model",
-        {
-            "vocab_size": 256,
-            "d_model": 64,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "encoder_ffn_dim": 128,
-            "decoder_ffn_dim": 128,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-            "max_position_embeddings": 64,
-        },
-        {"input_ids": some_words(), "decoder_input_ids": some_words(steps=10)},
-        use_cache=False,
-    ),
-    "marian": hub_case(
-        "Marian",
-        "Model",
-        {
-            "vocab_size": 256,
-            "d_model": 64,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "encoder_ffn_dim": 128,
-            "decoder_ffn_dim": 128,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-            "max_position_embeddings": 64,
-            "pad_token_id": 0,
-            "decoder_start_token_id": 0,
-        },
-        {"input_ids": some_words(), "decoder_input_ids": some_words(steps=10)},
-        use_cache=False,
+    "bart": translator("Bart", max_position_embeddings=64),
+    "marian": translator(
+        "Marian", max_position_embeddings=64, pad_token_id=0, decoder_start_token_id=0
     ),
     "t5": hub_case(
         "T5",
@@ -215,22 +191,7 @@ _OTHERS: Final = {
         {"input_ids": some_words(), "decoder_input_ids": some_words(steps=10)},
         use_cache=False,
     ),
-    "m2m": hub_case(
-        "M2M100",
-        "Model",
-        {
-            "vocab_size": 256,
-            "d_model": 64,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "encoder_ffn_dim": 128,
-            "decoder_ffn_dim": 128,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-        },
-        {"input_ids": some_words(), "decoder_input_ids": some_words(steps=10)},
-        use_cache=False,
-    ),
+    "m2m": translator("M2M100"),
     "vits": hub_case(
         "Vits",
         "Model",

@@ -21,6 +21,7 @@ __all__ = [
     "some_words",
     "sound",
     "text",
+    "translator",
 ]
 
 TEXT: Final = {
@@ -144,3 +145,11 @@ def picture(
 
 def sound(family: str, head: str = "Model", **settings: Any) -> Case:
     return hub_case(family, head, {**SOUND, **settings}, {"input_values": some_floats(1, 4000)})
+
+
+def translator(family: str, **settings: Any) -> Case:
+    base = {"vocab_size": 256, "d_model": 64}
+    for half in ("encoder", "decoder"):
+        base |= {f"{half}_layers": 1, f"{half}_ffn_dim": 128, f"{half}_attention_heads": 4}
+    inputs = {"input_ids": some_words(), "decoder_input_ids": some_words(steps=10)}
+    return hub_case(family, "Model", {**base, **settings}, inputs, use_cache=False)

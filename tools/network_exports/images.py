@@ -41,10 +41,6 @@ _SQUARE: Final = _picture(1, 3, 64, 64)
 _LARGE: Final = _picture(1, 3, 128, 128)
 
 
-def _seq(*layers: nn.Module) -> nn.Module:
-    return nn.Sequential(*layers)
-
-
 def _generator() -> nn.Module:
     def up(into: int, out: int, stride: int = 2) -> list[nn.Module]:
         return [
@@ -53,7 +49,7 @@ def _generator() -> nn.Module:
             nn.ReLU(),
         ]
 
-    return _seq(
+    return nn.Sequential(
         *up(64, 128, 1), *up(128, 64), *up(64, 32), nn.ConvTranspose2d(32, 3, 4, 2, 1), nn.Tanh()
     )
 
@@ -62,7 +58,7 @@ def _style() -> nn.Module:
     block = nn.Sequential(
         nn.ReflectionPad2d(1), nn.Conv2d(32, 32, 3), nn.InstanceNorm2d(32, affine=True), nn.ReLU()
     )
-    return _seq(
+    return nn.Sequential(
         nn.ReflectionPad2d(4),
         nn.Conv2d(3, 32, 9, 2),
         nn.InstanceNorm2d(32, affine=True),
@@ -76,7 +72,7 @@ def _style() -> nn.Module:
 
 IMAGES: Final[dict[str, Case]] = {
     "lenet": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Conv2d(1, 6, 5, padding=2),
             nn.Tanh(),
             nn.AvgPool2d(2),
@@ -91,7 +87,7 @@ IMAGES: Final[dict[str, Case]] = {
         _picture(1, 1, 28, 28),
     ),
     "vgg": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             conv(3, 32),
             conv(32, 32),
             nn.MaxPool2d(2),
@@ -103,7 +99,7 @@ IMAGES: Final[dict[str, Case]] = {
         _SQUARE,
     ),
     "resnet": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             conv(3, 32, 7, stride=2),
             nn.MaxPool2d(3, 2, 1),
             basic(32, 32),
@@ -114,7 +110,7 @@ IMAGES: Final[dict[str, Case]] = {
         _LARGE,
     ),
     "bottleneck": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             conv(3, 32, stride=2),
             bottleneck(32, 16, 64),
             bottleneck(64, 32, 128, 2),
@@ -123,7 +119,7 @@ IMAGES: Final[dict[str, Case]] = {
         _LARGE,
     ),
     "resnext": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             conv(3, 32, stride=2),
             bottleneck(32, 32, 64, 1, 8),
             bottleneck(64, 64, 128, 2, 16),
@@ -132,7 +128,7 @@ IMAGES: Final[dict[str, Case]] = {
         _LARGE,
     ),
     "densenet": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             conv(3, 16, stride=2),
             Dense(16, 12, 4),
             nn.AvgPool2d(2),
@@ -142,20 +138,20 @@ IMAGES: Final[dict[str, Case]] = {
         _SQUARE,
     ),
     "inception": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             conv(3, 32, stride=2),
             Join(
                 conv(32, 16, 1),
-                _seq(conv(32, 16, 1), conv(16, 24)),
-                _seq(conv(32, 8, 1), conv(8, 16, 5)),
-                _seq(nn.MaxPool2d(3, 1, 1), conv(32, 8, 1)),
+                nn.Sequential(conv(32, 16, 1), conv(16, 24)),
+                nn.Sequential(conv(32, 8, 1), conv(8, 16, 5)),
+                nn.Sequential(nn.MaxPool2d(3, 1, 1), conv(32, 8, 1)),
             ),
             *head(64),
         ),
         _LARGE,
     ),
     "squeezenet": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Conv2d(3, 32, 3, 2),
             nn.ReLU(),
             nn.MaxPool2d(3, 2, ceil_mode=True),
@@ -168,7 +164,7 @@ IMAGES: Final[dict[str, Case]] = {
         _LARGE,
     ),
     "mobilenet_v1": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             conv(3, 16, stride=2),
             separable(16, 32),
             separable(32, 64, 2),
@@ -178,7 +174,7 @@ IMAGES: Final[dict[str, Case]] = {
         _LARGE,
     ),
     "mobilenet_v2": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             conv(3, 16, 3, nn.ReLU6, stride=2),
             inverted(16, 24, nn.ReLU6, stride=2),
             inverted(24, 24, nn.ReLU6),
@@ -187,7 +183,7 @@ IMAGES: Final[dict[str, Case]] = {
         _LARGE,
     ),
     "mobilenet_v3": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             conv(3, 16, 3, nn.Hardswish, stride=2),
             inverted(16, 24, nn.Hardswish, stride=2, gated=True),
             inverted(24, 24, nn.Hardswish, size=5, gated=True),
@@ -196,7 +192,7 @@ IMAGES: Final[dict[str, Case]] = {
         _LARGE,
     ),
     "efficientnet": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             conv(3, 16, 3, nn.SiLU, stride=2),
             inverted(16, 24, nn.SiLU, stride=2, size=5),
             Gate(24, nn.SiLU),
@@ -206,13 +202,13 @@ IMAGES: Final[dict[str, Case]] = {
         _LARGE,
     ),
     "shufflenet": Case(
-        lambda: _seq(conv(3, 48, stride=2), Shuffle(48), Shuffle(48), *head(48)), _LARGE
+        lambda: nn.Sequential(conv(3, 48, stride=2), Shuffle(48), Shuffle(48), *head(48)), _LARGE
     ),
     "convnext": Case(
-        lambda: _seq(nn.Conv2d(3, 48, 4, 4), ConvNext(48), ConvNext(48), *head(48)), _LARGE
+        lambda: nn.Sequential(nn.Conv2d(3, 48, 4, 4), ConvNext(48), ConvNext(48), *head(48)), _LARGE
     ),
     "group_norm": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Conv2d(3, 32, 3, 2, 1),
             nn.GroupNorm(8, 32),
             nn.SiLU(),
@@ -228,7 +224,7 @@ IMAGES: Final[dict[str, Case]] = {
     "unet_nearest": Case(lambda: UNet("nearest"), _SQUARE),
     "pyramid": Case(Pyramid, _LARGE),
     "aspp": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             conv(3, 32, stride=4),
             Join(*(conv(32, 16, dilation=d, padding=d) for d in (1, 2, 4))),
             nn.Conv2d(48, 2, 1),
@@ -237,7 +233,7 @@ IMAGES: Final[dict[str, Case]] = {
         _LARGE,
     ),
     "pixel_shuffle": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Conv2d(1, 64, 5, padding=2),
             nn.Tanh(),
             nn.Conv2d(64, 32, 3, padding=1),
@@ -249,7 +245,7 @@ IMAGES: Final[dict[str, Case]] = {
     ),
     "generator": Case(_generator, _picture(1, 64, 1, 1)),
     "discriminator": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Conv2d(3, 32, 4, 2, 1),
             nn.LeakyReLU(0.2),
             nn.Conv2d(32, 64, 4, 2, 1),
@@ -265,7 +261,7 @@ IMAGES: Final[dict[str, Case]] = {
     "spatial_pyramid": Case(Pools, _LARGE),
     "yolo_head": Case(Yolo, _LARGE),
     "local_response": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Conv2d(3, 32, 11, 4, 2),
             nn.ReLU(),
             nn.LocalResponseNorm(5),
@@ -275,7 +271,7 @@ IMAGES: Final[dict[str, Case]] = {
         _LARGE,
     ),
     "prelu": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Conv2d(3, 16, 3),
             nn.PReLU(16),
             nn.Conv2d(16, 32, 3, 2),
@@ -287,7 +283,7 @@ IMAGES: Final[dict[str, Case]] = {
         _LARGE,
     ),
     "unfold": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Unfold(4, stride=4),
             Lambda(lambda x: x.transpose(1, 2)),
             nn.Linear(48, 64),
@@ -297,7 +293,7 @@ IMAGES: Final[dict[str, Case]] = {
         _SQUARE,
     ),
     "video": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Conv3d(3, 16, 3, padding=1),
             nn.BatchNorm3d(16),
             nn.ReLU(),

@@ -48,15 +48,11 @@ def _words(count: int, *shape: int) -> Callable[[], tuple[torch.Tensor, ...]]:
     return lambda: (torch.randint(count, shape),)
 
 
-def _seq(*layers: nn.Module) -> nn.Module:
-    return nn.Sequential(*layers)
-
-
 def _dense(*sizes: int, act: type[nn.Module] = nn.ReLU, norm: bool = False) -> nn.Module:
     layers: list[nn.Module] = []
     for into, out in pairwise(sizes[:-1]):
         layers += [nn.Linear(into, out), *([nn.BatchNorm1d(out)] if norm else []), act()]
-    return _seq(*layers, nn.Linear(sizes[-2], sizes[-1]))
+    return nn.Sequential(*layers, nn.Linear(sizes[-2], sizes[-1]))
 
 
 SEQUENCES: Final[dict[str, Case]] = {
@@ -73,7 +69,7 @@ SEQUENCES: Final[dict[str, Case]] = {
     "radiance": Case(Radiance, _floats((64, 16, 3))),
     "wave": Case(Wave, _floats((1, 1, 512))),
     "keywords": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Conv1d(40, 64, 9, padding=4, groups=8),
             nn.Conv1d(64, 64, 1),
             nn.BatchNorm1d(64),
@@ -85,7 +81,7 @@ SEQUENCES: Final[dict[str, Case]] = {
         _floats((1, 40, 101)),
     ),
     "raw_audio": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Conv1d(1, 32, 80, 16),
             nn.BatchNorm1d(32),
             nn.ReLU(),
@@ -100,7 +96,7 @@ SEQUENCES: Final[dict[str, Case]] = {
     ),
     "spectrum": Case(Spectrum, _floats((1, 4096))),
     "separator": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.Conv1d(1, 64, 16, 8),
             nn.PReLU(),
             nn.GroupNorm(1, 64),
@@ -124,7 +120,8 @@ SEQUENCES: Final[dict[str, Case]] = {
     "crnn": Case(Crnn, _floats((1, 1, 32, 100))),
     "translator": Case(Translator, _words(100, 2, 12)),
     "language_gru": Case(
-        lambda: _seq(nn.Embedding(300, 64), Last(nn.GRU, 64, 128, every=True)), _words(300, 1, 32)
+        lambda: nn.Sequential(nn.Embedding(300, 64), Last(nn.GRU, 64, 128, every=True)),
+        _words(300, 1, 32),
     ),
     "encoder": Case(
         lambda: nn.TransformerEncoderLayer(128, 8, 256, batch_first=True), _floats((2, 48, 128))
@@ -147,7 +144,7 @@ SEQUENCES: Final[dict[str, Case]] = {
     ),
     "rotary": Case(Rotary, _floats((1, 48, 128))),
     "vision": Case(Vision, _floats((1, 3, 64, 64))),
-    "mixer": Case(lambda: _seq(Mixer(), Mixer()), _floats((1, 64, 96))),
+    "mixer": Case(lambda: nn.Sequential(Mixer(), Mixer()), _floats((1, 64, 96))),
     "experts": Case(Experts, _floats((64, 64))),
     "chosen_experts": Case(ChosenExperts, _floats((16, 64))),
     "graph_attention": Case(
@@ -177,7 +174,7 @@ SEQUENCES: Final[dict[str, Case]] = {
         _floats((2, 24, 32), (2, 32, 48)),
     ),
     "norms": Case(
-        lambda: _seq(
+        lambda: nn.Sequential(
             nn.LayerNorm(64),
             nn.Linear(64, 64),
             nn.RMSNorm(64),
