@@ -5,7 +5,8 @@ python -m tools.campaigns.archives --count 100000 --against FILE
 
 A number is an archive, the same in every process and, as long as the compiler writes the same
 archives, in every release.  The journal has a line for each: the number, and how it ended, "ran" or
-the code of the error.  ``--against`` tells which end otherwise than a journal says.
+the code of the error.  It grows as the campaign goes on; archives that it has are not tried again.
+``--against`` tells which end otherwise than a journal says.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import resource
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -46,10 +47,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--against", type=Path)
     given = parser.parse_args(arguments)
     archives()  # compiled once, before there are other processes
-    ends = dict(_all_ends(given.first, given.count, given.jobs))
-    if given.journal is not None:
-        lines = [f"{number} {end}\n" for number, end in sorted(ends.items())]
-        given.journal.write_text("".join(lines), encoding="utf-8")
+    ends = _read(given.journal) if given.journal and given.journal.exists() else {}
+    missing = [n for n in range(given.first, given.first + given.count) if n not in ends]
+    for found in _all_ends(missing, given.jobs):
+        ends |= found
+        if given.journal is not None:
+            with given.journal.open("a", encoding="utf-8") as journal:
+                journal.writelines(f"{number} {end}\n" for number, end in found.items())
     for end, count in Counter(ends.values()).most_common():
         print(f"{count:9,} {end}")
     wrong = [f"{number}: {end}" for number, end in ends.items() if " " in end]
@@ -58,43 +62,46 @@ def main(arguments: list[str]) -> int:
     return 1 if wrong else 0
 
 
+def _read(journal: Path) -> dict[int, str]:
+    lines = (line.partition(" ") for line in journal.read_text(encoding="utf-8").splitlines())
+    return {int(number): end for number, _, end in lines}
+
+
 def _differences(ends: dict[int, str], journal: Path) -> Iterator[str]:
-    for line in journal.read_text(encoding="utf-8").splitlines():
-        number, _, before = line.partition(" ")
-        now = ends.get(int(number), before)
+    for number, before in _read(journal).items():
+        now = ends.get(number, before)
         # Whether a run ends in time is the machine's to say.
         if now != before and "device.timeout" not in {now, before}:
             yield f"{number}: {now}, and {before} before"
 
 
-def _all_ends(first: int, count: int, jobs: int) -> Iterator[tuple[int, str]]:
-    starts = range(first, first + count, _BATCH)
-    stops = [min(start + _BATCH, first + count) for start in starts]
+def _all_ends(numbers: Sequence[int], jobs: int) -> Iterator[dict[int, str]]:
+    batches = [numbers[i : i + _BATCH] for i in range(0, len(numbers), _BATCH)]
     with ProcessPoolExecutor(jobs) as pool:
-        for found in pool.map(_some_ends, starts, stops):
-            yield from found
+        yield from pool.map(_some_ends, batches)
 
 
-def _some_ends(first: int, stop: int) -> list[tuple[int, str]]:
+def _some_ends(numbers: Sequence[int]) -> dict[int, str]:
     """The ends of archives; one that ends its process does not end the others."""
-    if first >= stop:
-        return []
-    text, last = in_a_child(partial(_try, first, stop))
+    if not numbers:
+        return {}
+    text, last = in_a_child(partial(_try, numbers))
     if text.startswith(_WHOLE):
         told = text[len(_WHOLE) :].rpartition(":")[0].split(",")
-        return list(zip(range(first, stop), told, strict=True))
-    return [
-        *_some_ends(first, last),
-        (last, f"ended its process: {text}"),
-        *_some_ends(last + 1, stop),
-    ]
+        return dict(zip(numbers, told, strict=True))
+    place = numbers.index(last)
+    return {
+        **_some_ends(numbers[:place]),
+        last: f"ended its process: {text}",
+        **_some_ends(numbers[place + 1 :]),
+    }
 
 
-def _try(first: int, stop: int, tell: Tell) -> str:
+def _try(numbers: Sequence[int], tell: Tell) -> str:
     resource.setrlimit(resource.RLIMIT_AS, (_ROOM, _ROOM))
     names = sorted(archives())
     ends = []
-    for number in range(first, stop):
+    for number in numbers:
         tell(number, str(number))
         random = Random(number)
         name = names[number % len(names)]
