@@ -235,7 +235,9 @@ def _shrink(
 
 def _sigmoid(attributes: Attributes, out: Array, x: Array) -> Iterator[Call]:
     del attributes
-    yield partial(np.negative, x, out=out)
+    yield partial(
+        np.multiply, x, constant(-1, x), out=out
+    )  # np.negative of numpy 2.4 errs on strides
     yield partial(np.exp, out, out=out)
     yield partial(np.add, out, constant(1, x), out=out)
     yield partial(np.reciprocal, out, out=out)
@@ -245,7 +247,7 @@ def _softplus(attributes: Attributes, out: Array, x: Array, tail: Array) -> Iter
     """Without overflow: log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))."""
     del attributes
     yield partial(np.absolute, x, out=tail)
-    yield partial(np.negative, tail, out=tail)
+    yield partial(np.multiply, tail, constant(-1, x), out=tail)
     yield partial(np.exp, tail, out=tail)
     yield partial(np.log1p, tail, out=tail)
     yield partial(np.maximum, x, constant(0, x), out=out)

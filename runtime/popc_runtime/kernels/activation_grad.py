@@ -203,7 +203,7 @@ def _tanh(attributes: Attributes, out: Array, g: Array, y: Array, h: Array) -> I
 
 def _softplus(attributes: Attributes, out: Array, g: Array, x: Array, h: Array) -> Iterator[Call]:
     del attributes
-    yield partial(np.negative, x, out=h)
+    yield partial(np.multiply, x, constant(-1, x), out=h)
     yield partial(np.exp, h, out=h)
     yield partial(np.add, h, constant(1, x), out=h)
     yield partial(np.divide, g, h, out=out)

@@ -322,6 +322,12 @@ _WIDENED: Final[dict[str, Ufunc]] = {
     "Tan": np.tan,
 }
 
+
+def _negative(x: Array, out: Array) -> Array:
+    """See `np.negative`, which in numpy 2.4 takes wrong elements of some strided arrays."""
+    return np.multiply(x, -1, out=out)
+
+
 _DIRECT: Final[dict[str, Ufunc]] = {
     "Abs": np.absolute,
     "And": np.logical_and,
@@ -334,7 +340,7 @@ _DIRECT: Final[dict[str, Ufunc]] = {
     "GreaterOrEqual": np.greater_equal,
     "Less": np.less,
     "LessOrEqual": np.less_equal,
-    "Neg": np.negative,
+    "Neg": _negative,
     "Not": np.logical_not,
     "Or": np.logical_or,
     "Sign": np.sign,
