@@ -153,7 +153,7 @@ _LARGE: dict[str, tuple[tuple[Slot, ...], Instruction]] = {
     "Conv_i8": _bytes_of((64, 64, 34, 34), (64, 64, 3, 3), (64, 64, 32, 32)),
     "Resample_f32": _long(
         "Resize",
-        *((8, 512, 512), (32, 512, 512)),
+        *((8, 1024, 1024), (32, 1024, 1024)),
         mode="cubic",
         scales=(4.0, 1.0, 1.0),
         coordinate_transformation_mode="half_pixel",
