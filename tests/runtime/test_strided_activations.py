@@ -10,6 +10,7 @@ import pytest
 
 from popc_runtime.kernels.activation import ACTIVATIONS, activation_calls
 from popc_runtime.kernels.core.binding import Scratch
+from popc_runtime.kernels.core.negation import negative
 
 
 @pytest.mark.parametrize("step", [2, 3, 4, 8])
@@ -25,3 +26,15 @@ def test_steps_between_elements(name: str, dtype: type[np.floating], step: int) 
             call()
     np.testing.assert_array_equal(apart[:, 0], expected)
     np.testing.assert_array_equal(memory[:, 0], expected)
+
+
+@pytest.mark.parametrize("step", [2, 3, 4, 8])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32, np.int64])
+def test_opposites(dtype: type[np.number], step: int) -> None:
+    memory = np.arange(9 * step).reshape(9, step).astype(dtype)
+    expected = [-number for number in memory[:, 0].tolist()]
+    apart = np.zeros((9, step), dtype)
+    for target in (apart[:, 0], memory[:, 0]):
+        negative(memory[:, 0], out=target)
+        assert target.tolist() == expected
+        assert target.dtype == dtype

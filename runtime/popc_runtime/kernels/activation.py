@@ -21,6 +21,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.format.program import Attributes
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
 from popc_runtime.kernels.core.blocking import blocked
+from popc_runtime.kernels.core.negation import negative
 from popc_runtime.kernels.core.special import erf_steps, gelu_steps
 from popc_runtime.kernels.quantize import fake_quantize_steps
 
@@ -88,7 +89,8 @@ def number(attributes: Attributes, name: str, default: float) -> float:
 
 def bit_mask(mask: Array, bits: Array) -> Call:
     """The call that sets the signed integers ``bits`` to all ones where ``mask``, else to 0."""
-    return partial(np.negative, mask.view(np.int8), out=bits, dtype=bits.dtype)
+    # Bytes are widened to a copy first, which numpy negates rightly.
+    return partial(np.negative, mask.view(np.int8), out=bits, dtype=bits.dtype)  # noqa: TID251
 
 
 def bits_of(array: Array) -> Array:
@@ -235,9 +237,7 @@ def _shrink(
 
 def _sigmoid(attributes: Attributes, out: Array, x: Array) -> Iterator[Call]:
     del attributes
-    yield partial(
-        np.multiply, x, constant(-1, x), out=out
-    )  # np.negative of numpy 2.4 errs on strides
+    yield partial(negative, x, out=out)
     yield partial(np.exp, out, out=out)
     yield partial(np.add, out, constant(1, x), out=out)
     yield partial(np.reciprocal, out, out=out)
@@ -247,7 +247,7 @@ def _softplus(attributes: Attributes, out: Array, x: Array, tail: Array) -> Iter
     """Without overflow: log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))."""
     del attributes
     yield partial(np.absolute, x, out=tail)
-    yield partial(np.multiply, tail, constant(-1, x), out=tail)
+    yield partial(negative, tail, out=tail)
     yield partial(np.exp, tail, out=tail)
     yield partial(np.log1p, tail, out=tail)
     yield partial(np.maximum, x, constant(0, x), out=out)

@@ -21,6 +21,7 @@ from popc_runtime.format.program import Attributes
 from popc_runtime.kernels.activation import ActivationSteps, bit_mask, bits_of, constant, number
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.core.blocking import blocked
+from popc_runtime.kernels.core.negation import negative
 from popc_runtime.kernels.core.special import gelu_slope_steps
 
 __all__ = ["KERNELS"]
@@ -203,7 +204,7 @@ def _tanh(attributes: Attributes, out: Array, g: Array, y: Array, h: Array) -> I
 
 def _softplus(attributes: Attributes, out: Array, g: Array, x: Array, h: Array) -> Iterator[Call]:
     del attributes
-    yield partial(np.multiply, x, constant(-1, x), out=h)
+    yield partial(negative, x, out=h)
     yield partial(np.exp, h, out=h)
     yield partial(np.add, h, constant(1, x), out=h)
     yield partial(np.divide, g, h, out=out)
@@ -220,7 +221,7 @@ def _softsign(attributes: Attributes, out: Array, g: Array, x: Array, h: Array) 
 def _erf(attributes: Attributes, out: Array, g: Array, x: Array, h: Array) -> Iterator[Call]:
     del attributes
     yield partial(np.square, x, out=h)
-    yield partial(np.negative, h, out=h)
+    yield partial(negative, h, out=h)
     yield partial(np.exp, h, out=h)
     yield partial(np.multiply, h, constant(2 / sqrt(pi), x), out=h)
     yield partial(np.multiply, g, h, out=out)
@@ -246,7 +247,7 @@ def _swish(attributes: Attributes, out: Array, g: Array, *rest: Array) -> Iterat
     if alpha != 1:
         yield partial(np.multiply, x, constant(alpha, x), out=argument)
     yield _limited(x if alpha == 1 else argument, -_SWISH_LIMIT, _SWISH_LIMIT, argument)
-    yield partial(np.negative, argument, out=e)
+    yield partial(negative, argument, out=e)
     yield partial(np.exp, e, out=e)
     yield from _times_gate_slope(out, g, e, s, argument)
 

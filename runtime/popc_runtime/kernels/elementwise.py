@@ -13,6 +13,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.activation import bit_mask, bits_of
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, MoveKernel
 from popc_runtime.kernels.core.blocking import blocked, coalesce, work_dtype
+from popc_runtime.kernels.core.negation import negative
 
 __all__ = ["KERNELS"]
 
@@ -323,11 +324,6 @@ _WIDENED: Final[dict[str, Ufunc]] = {
 }
 
 
-def _negative(x: Array, out: Array) -> Array:
-    """See `np.negative`, which in numpy 2.4 takes wrong elements of some strided arrays."""
-    return np.multiply(x, -1, out=out)
-
-
 _DIRECT: Final[dict[str, Ufunc]] = {
     "Abs": np.absolute,
     "And": np.logical_and,
@@ -340,7 +336,7 @@ _DIRECT: Final[dict[str, Ufunc]] = {
     "GreaterOrEqual": np.greater_equal,
     "Less": np.less,
     "LessOrEqual": np.less_equal,
-    "Neg": _negative,
+    "Neg": negative,
     "Not": np.logical_not,
     "Or": np.logical_or,
     "Sign": np.sign,

@@ -17,6 +17,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.core.blocking import blocked
 from popc_runtime.kernels.core.copying import as_contiguous
+from popc_runtime.kernels.core.negation import negative
 from popc_runtime.kernels.parts.labels import Labels
 from popc_runtime.kernels.reduce import reduce_into
 from popc_runtime.kernels.softmax import row_blocks
@@ -43,7 +44,7 @@ def _negative_log_likelihood(binding: Binding) -> Calls:
     return (
         *before,
         pick,
-        partial(np.negative, losses, out=losses),
+        partial(negative, losses, out=losses),
         _reduced(binding, labels, losses),
     )
 
@@ -60,7 +61,7 @@ def _nll(binding: Binding) -> Calls:
         pick,
         partial(np.maximum, losses, least, out=losses),
         partial(np.log, losses, out=losses),
-        partial(np.negative, losses, out=losses),
+        partial(negative, losses, out=losses),
         _reduced(binding, labels, losses),
     )
 

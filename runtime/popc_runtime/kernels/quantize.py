@@ -18,6 +18,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.format.program import Attributes
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, Scratch
 from popc_runtime.kernels.core.blocking import blocked
+from popc_runtime.kernels.core.negation import negative
 
 __all__ = ["KERNELS", "fake_quantize_steps", "saturation"]
 
@@ -192,7 +193,7 @@ def _dynamic_quantize(binding: Binding) -> Calls:
         partial(np.divide, scale, np.float32(255), out=scale),
         partial(np.copyto, scale, np.float32(1), where=empty_range),
         partial(np.divide, least, scale, out=value),
-        partial(np.negative, value, out=value),
+        partial(negative, value, out=value),
         *saturation(value, np.float32(0), np.float32(255)),
         partial(np.rint, value, out=value),
         partial(np.copyto, zero, value, casting="unsafe"),

@@ -19,6 +19,7 @@ import numpy as np
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.core.blocking import conversion
+from popc_runtime.kernels.core.negation import negative
 from popc_runtime.kernels.core.parallel import parallel_calls
 from popc_runtime.kernels.core.sharing import even_slices, share_count
 from popc_runtime.kernels.parts.rnn_grad_cells import gru_backward, lstm_backward, rnn_backward
@@ -150,7 +151,7 @@ def _input_chunks(layers: list[LayerGrad], out: Array) -> Iterator[Chunk]:
 def _attention_sum(layers: list[LayerGrad], out: Array) -> Iterator[Call]:
     """Minus the sum over directions."""
     parts = [x[..., 0] for layer in layers if layer.attention is not None for x in layer.attention]
-    yield partial(np.negative, parts[0], out=out)
+    yield partial(negative, parts[0], out=out)
     for part in parts[1:]:
         yield partial(np.subtract, out, part, out=out)
 

@@ -50,7 +50,7 @@ _UFUNCS: Final[dict[Any, str]] = {
     np.maximum: "Max",
     np.minimum: "Min",
     np.multiply: "Mul",
-    np.negative: "Neg",
+    np.negative: "Neg",  # noqa: TID251 - a key
     np.power: "Pow",
     np.reciprocal: "Reciprocal",
     np.rint: "Round",

@@ -15,6 +15,7 @@ import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Call
+from popc_runtime.kernels.core.negation import negative
 
 __all__ = ["Function", "affine", "limited", "scalar", "tanh"]
 
@@ -257,9 +258,9 @@ def _softplus_slope(y: Array, out: Array, alpha: float, beta: float) -> list[Cal
     """1 - exp(-y)."""
     del alpha, beta
     return [
-        partial(np.negative, y, out=out),
+        partial(negative, y, out=out),
         partial(np.expm1, out, out=out),
-        partial(np.negative, out, out=out),
+        partial(negative, out, out=out),
     ]
 
 
