@@ -110,6 +110,15 @@ def _regroup(
     return _gathered(node, padded, (outer, old, inner), new)
 
 
+def _flat(
+    node: SizedNode, padded: Tensor, around: tuple[int, Sequence[NewAxis], int]
+) -> tuple[Tensor, int]:
+    """The axes between others as one, and its size."""
+    outer, old, inner = around
+    whole = prod(axis.dim for axis in old)
+    return _reshape(node, padded, (outer, whole, inner)), whole
+
+
 def _gathered(
     node: SizedNode,
     padded: Tensor,
@@ -117,12 +126,10 @@ def _gathered(
     new: Sequence[NewAxis],
 ) -> tuple[Tensor, list[NewAxis]]:
     """Each place of the result takes the element that has its number."""
-    outer, old, inner = around
-    whole = prod(axis.dim for axis in old)
-    flat = _reshape(node, padded, (outer, whole, inner))
+    flat, whole = _flat(node, padded, around)
     if not whole:
         return node.cropped(flat, 1, prod(axis.dim for axis in new)), list(new)
-    return node.emit("Gather", [flat, _places(node, old, new)], {"axis": 1}), list(new)
+    return node.emit("Gather", [flat, _places(node, around[1], new)], {"axis": 1}), list(new)
 
 
 def _checked(node: SizedNode, old: Sequence[NewAxis], new: Sequence[NewAxis]) -> list[NewAxis]:
@@ -161,15 +168,13 @@ def _by_rows(
     new: Sequence[NewAxis],
 ) -> tuple[Tensor, list[NewAxis]]:
     """Elements that count come first on both sides; only the number of padded rows may change."""
-    outer, old, inner = around
-    whole = prod(axis.dim for axis in old)
+    flat, whole = _flat(node, padded, around)
     lead = next((place for place, axis in enumerate(new) if _is_wide(axis)), 0)
     row = prod(axis.dim for place, axis in enumerate(new) if place != lead)
-    rows = new[lead].dim if new[lead].count is None else -(-whole // max(row, 1))
+    rows = new[lead].dim
     if new[lead].count is not None:
-        rows = min(rows, new[lead].dim)
+        rows = min(rows, -(-whole // max(row, 1)))
     made = [NewAxis(t.count, rows) if place == lead else t for place, t in enumerate(new)]
-    flat = _reshape(node, padded, (outer, whole, inner))
     return node.cropped(flat, 1, rows * row), made
 
 
@@ -180,11 +185,11 @@ def _known(
     new: Sequence[NewAxis],
 ) -> tuple[Tensor, list[NewAxis]]:
     """Sizes of the result are known: those of the operand must turn out to be as many elements."""
-    outer, old, inner = around
+    old = around[1]
     whole = prod(axis.dim for axis in new)
     total = _total(node, old)
     if _leads(old):
-        flat = _reshape(node, padded, (outer, prod(axis.dim for axis in old), inner))
+        flat, _ = _flat(node, padded, around)
         return node.exactly(flat, 1, total, whole), list(new)
     checked = node.same(total, node.int64(whole))
     flat, _ = _gathered(node, padded, around, [NewAxis(checked, whole)])
