@@ -19,12 +19,10 @@ class Case:
     Attributes:
         module: Makes the network; its weights are random.
         inputs: Makes the arguments of its ``forward``.
-        names: Names of keyword arguments, if ``inputs`` are given by name.
     """
 
     module: Callable[[], nn.Module]
     inputs: Callable[[], tuple[torch.Tensor, ...]]
-    names: tuple[str, ...] = ()
 
 
 class Lambda(nn.Module):

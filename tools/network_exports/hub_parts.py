@@ -99,7 +99,6 @@ def hub_case(
     return Case(
         lambda: _model(family, head, settings, names, fixed),
         lambda: tuple(make() for make in inputs.values()),
-        names,
     )
 
 
