@@ -46,9 +46,7 @@ def _bound_peak(problem: OrderingProblem) -> int:
     return max(problem.floor, int(least.max(initial=0)))
 
 
-def certain_bytes(
-    problem: OrderingProblem, order: Sequence[int], buffers: Sequence[int]
-) -> _Bytes:
+def certain_bytes(problem: OrderingProblem, order: Sequence[int], buffers: Sequence[int]) -> _Bytes:
     """For each node the bytes of ``buffers`` that are live while it runs in any order."""
     native = find_native()
     if native is None or sum(problem.weights) >= MOST:
