@@ -2,7 +2,7 @@
 
 from popc.options.kinds.kind import Kind
 from popc.options.kinds.lists import Known, Names, Patterns, Several, require_known
-from popc.options.kinds.scalars import Choice, Number, Place, Text, Truth, Whole
+from popc.options.kinds.scalars import Choice, Number, PathName, Text, Truth, Whole
 from popc.options.kinds.tables import Table, parse_entries
 
 __all__ = [
@@ -11,8 +11,8 @@ __all__ = [
     "Known",
     "Names",
     "Number",
+    "PathName",
     "Patterns",
-    "Place",
     "Several",
     "Table",
     "Text",

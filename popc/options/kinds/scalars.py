@@ -114,7 +114,7 @@ class Text(Kind[str]):
         return value.strip()
 
 
-class Place(Kind[str]):
+class PathName(Kind[str]):
     """The path of a file or folder, "" for none."""
 
     called: ClassVar[str] = "path"
