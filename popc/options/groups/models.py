@@ -27,8 +27,8 @@ class ModelOptions:
     onnx_folder: str = option(
         PathName(),
         "",
-        "Folder that keeps the ONNX models which converter_python makes; by default that of the "
-        "archive which popc compile writes, or else that of the model. A model that has not "
+        "Folder that keeps the ONNX models which converter_python makes. By default it is that of "
+        "the archive which popc compile writes, or else that of the model. A model that has not "
         "changed is not converted again.",
         recorded=False,
     )
