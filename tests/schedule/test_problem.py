@@ -23,7 +23,7 @@ from popc.schedule.algorithms import (
     shortest_path_order,
 )
 from popc.schedule.algorithms.kahn import order_by_definition
-from popc.schedule.bound import bound_peak, certain_by_definition, certain_bytes
+from popc.schedule.bound import bound_peak
 from popc.schedule.build_problem import build_problem
 from popc.schedule.choose import Chooser
 from popc.schedule.cuts import find_cuts, restrict
@@ -286,34 +286,6 @@ def test_local_search_in_c_makes_the_same_moves(
         pytest.skip("the search in C has not been built")
     expected = shift_by_definition(problem, order, effort, limits)
     assert shift_blocks(problem, order, effort, limits) == expected
-
-
-@settings(deadline=None, max_examples=50)
-@given(problem=problems(12), count=st.integers(0, 20))
-def test_what_is_certainly_live_is_the_same_in_c(problem: OrderingProblem, count: int) -> None:
-    order, buffers = problem.topological(), list(range(len(problem.weights)))[:count]
-    expected = certain_by_definition(problem, order, buffers)
-    assert certain_bytes(problem, order, buffers).tolist() == expected.tolist()
-
-
-def test_many_buffers_that_are_certainly_live_are_counted_in_parts() -> None:
-    problem = make_problem("layered", 700, seed=1)
-    order, buffers = problem.topological(), list(range(700))
-    expected = certain_by_definition(problem, order, buffers)
-    assert certain_bytes(problem, order, buffers).tolist() == expected.tolist()
-    assert expected.max() > 0
-
-
-def test_c_refuses_bounds_of_tables_that_do_not_fit() -> None:
-    native = find_native()
-    if native is None:
-        pytest.skip("the search in C has not been built")
-    nothing = (array("q", [0]), array("q"))
-    for column in range(12):
-        columns = [*nothing * 4, *(array("q") for _ in range(4))]
-        columns[column] = array("q", [7, 7])
-        with pytest.raises(ValueError, match="do not fit together"):
-            native.add_certain_bytes(tuple(columns), array("q"))
 
 
 def test_numbers_too_large_for_c_are_left_to_python() -> None:
