@@ -1,4 +1,4 @@
-"""What is live in every order: the module in C beside its definition."""
+"""Bytes live in every order: the module in C beside its definition."""
 
 from __future__ import annotations
 
