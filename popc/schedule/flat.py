@@ -86,7 +86,7 @@ def _columns(problem: OrderingProblem) -> tuple[array[int], ...] | None:
 
 
 def lists_of(lists: Sequence[Sequence[int]]) -> tuple[array[int], array[int]]:
-    """Where each list begins, and all items."""
+    """The places where lists begin, and all items."""
     return _starts(lists), array("q", chain.from_iterable(lists))
 
 
