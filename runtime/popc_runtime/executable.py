@@ -25,7 +25,7 @@ from popc_runtime.executable_parts import (
     synthetic_inputs,
     telling,
 )
-from popc_runtime.format import Array, Manifest, ProgramImage, StreamDirection, TensorSpec
+from popc_runtime.format import Array, Manifest, ProgramImage, TensorSpec
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.run_lock import Background, RunLock
@@ -111,10 +111,8 @@ class Executable(Runnable):
         """Be the program of this name."""
         self.name = name
         self.manifest = manifest
-        self.inputs: tuple[TensorSpec, ...] = manifest.inputs
-        self.outputs: tuple[TensorSpec, ...] = manifest.outputs
-        self._feeding = streams_by_name(manifest, StreamDirection.INPUT)
-        self._returning = streams_by_name(manifest, StreamDirection.OUTPUT)
+        self.inputs, self.outputs = manifest.inputs, manifest.outputs
+        self._feeding, self._returning = streams_by_name(manifest)
         self._feeds = {
             spec.name: self._ends[spec.name] for spec in self.inputs if spec.name in self._ends
         }

@@ -202,9 +202,14 @@ def stream_names(manifest: Manifest) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(inputs)), list(dict.fromkeys(outputs))
 
 
-def streams_by_name(manifest: Manifest, direction: StreamDirection) -> dict[str, StreamSpec]:
-    """The streams of inputs, or those of outputs."""
-    return {stream.name: stream for stream in manifest.streams if stream.direction is direction}
+def streams_by_name(manifest: Manifest) -> tuple[dict[str, StreamSpec], dict[str, StreamSpec]]:
+    """The streams of inputs, and those of outputs."""
+    feeding: dict[str, StreamSpec] = {}
+    returning: dict[str, StreamSpec] = {}
+    for stream in manifest.streams:
+        by_name = feeding if stream.direction is StreamDirection.INPUT else returning
+        by_name[stream.name] = stream
+    return feeding, returning
 
 
 def output_sizes(outputs: Sequence[TensorSpec]) -> OutputSizes | None:
