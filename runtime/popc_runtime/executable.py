@@ -25,7 +25,7 @@ from popc_runtime.executable_parts import (
     synthetic_inputs,
     telling,
 )
-from popc_runtime.format import Array, Manifest, ProgramImage, TensorSpec
+from popc_runtime.format import Array, Manifest, ProgramImage
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.run_lock import Background, RunLock
