@@ -103,10 +103,8 @@ def _match(graph: Graph, op: Op) -> _Match | None:
     if op.op_type != "MatMul" or len(op.present_inputs) != 2:
         return None
     rank = op.output.type.rank
-    if not 2 <= rank <= _RANK:
-        return None
     softmax = sole_output(graph, op.operand(0), "Softmax")
-    if softmax is None or softmax.attributes["axis"] != rank - 1:
+    if not 2 <= rank <= _RANK or softmax is None or softmax.attributes["axis"] != rank - 1:
         return None
     scores, mask = _without_mask(graph, softmax.operand(0))
     scores, scale = _without_scale(graph, scores)
