@@ -19,7 +19,7 @@ from popc_runtime import Executable, VariableRole
 from popc_runtime.data.batches import Batches
 from popc_runtime.device import EVALUATION_PROGRAM
 from popc_runtime.errors import UsageError
-from popc_runtime.format import Array
+from popc_runtime.format import Array, StreamDirection
 from popc_runtime.trainer import Checkpoints, EpochRecord, Progress, Trainer
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ class Estimator:
         """The results of one run, sample by sample."""
         rows: dict[str, Array] = {}
         for name, array in results.items():
-            shape = self._program.stream(name).shape
+            shape = self._program.stream(name, StreamDirection.OUTPUT).shape
             if not shape or array.size != count * int(np.prod(shape[1:])):
                 raise UsageError(
                     f"{name} {list(array.shape)} does not have a part for each of {count} samples",
