@@ -22,7 +22,7 @@ def host_metrics(
     samples: Iterable[Mapping[str, Array]],
     data: Mapping[str, npt.ArrayLike],
 ) -> dict[str, float]:
-    """What the functions give for the outputs of all samples, and the data of as many.
+    """Numbers by name: of the outputs of all samples, and the data of as many.
 
     Raises:
         UsageError: there are no samples, or a function gives no number.
