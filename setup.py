@@ -7,13 +7,15 @@ import sys
 
 from setuptools import Extension, setup
 
+_SOURCES = ("bound", "gains", "kahn", "module", "shift", "steps")
+
 
 def library() -> Extension:
     """The module; a build that fails leaves a package that searches in Python."""
     return Extension(
         "popc.schedule._native",
-        [f"popc/schedule/csrc/{name}.c" for name in ("kahn", "module", "shift", "steps")],
-        depends=["popc/schedule/csrc/shift.h"],
+        [f"popc/schedule/csrc/{name}.c" for name in _SOURCES],
+        depends=[f"popc/schedule/csrc/{name}.h" for name in ("bound", "search", "shift")],
         extra_compile_args=["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-O2"],
         extra_link_args=["-s"] if sys.platform == "linux" else [],
         py_limited_api=True,

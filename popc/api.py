@@ -64,7 +64,7 @@ def compile_requests(
     first = requests.programs[0]
     check_target(first.options)
     with without_collector(), sharing() if len(requests.programs) > 1 else nullcontext():
-        loaded = first.load()
+        loaded = first.load(watch)
         compiled = [compile_program(request, loaded, watch) for request in requests.programs]
         return archive_of_requests(requests, compiled, watch, against)
 
@@ -142,4 +142,4 @@ def estimate_model(
 def estimate_request(request: CompileRequest, watch: Watch) -> CostReport:
     """`estimate_model` for arguments that have been read."""
     check_target(request.options)
-    return costs_of(plan_program(request, request.load(), watch))
+    return costs_of(plan_program(request, request.load(watch), watch))

@@ -33,8 +33,12 @@ __all__ = [
 
 
 class Stage(StrEnum):
-    """The stages of a compilation, in order; ``TRAIN`` is for models that are trained."""
+    """The stages of a compilation, in order.
 
+    ``CONVERT`` is for models of other frameworks, ``TRAIN`` for models that are trained.
+    """
+
+    CONVERT = "convert"
     IMPORT = "import"
     TRAIN = "train"
     TRANSFORM = "transform"
@@ -138,6 +142,10 @@ class Watch:
             return no_bytes
         return _Counter(stage, self.on_progress)
 
+    def speaker(self, stage: Stage) -> Callable[[str], None]:
+        """The function that a stage which goes on tells what it does, in a few words."""
+        return _Speaker(stage, self._tell)
+
     def show(self, snapshot: Snapshot, graph: Graph, order: Sequence[Op] | None = None) -> None:
         """Show a snapshot of the graph."""
         if self.on_graph is not None:
@@ -167,6 +175,21 @@ class _Counter:
             f"{_size(done)} of {_size(total)}, {_size(rate)}/s, {(total - done) / rate:.0f} s left"
         )
         self._tell(ProgressEvent(self._stage, None, text, since))
+
+
+class _Speaker:
+    """Passes on what a stage says, some times a second."""
+
+    def __init__(self, stage: Stage, tell: OnProgress) -> None:
+        self._stage = stage
+        self._tell = tell
+        self._start = self._last = perf_counter()
+
+    def __call__(self, text: str) -> None:
+        now = perf_counter()
+        if text and now - self._last >= _INTERVAL:
+            self._last = now
+            self._tell(ProgressEvent(self._stage, None, text, now - self._start))
 
 
 def _size(count: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Self, TypeAlias, TypedDict, Unpack
 from popc.frontend import (
     Annotations,
     Bindings,
+    Converter,
     ImportLimits,
     LoadedModel,
     ModelSource,
@@ -30,6 +31,7 @@ from popc.options import (
     refuse_training_options,
     resolve_options,
 )
+from popc.progress import UNWATCHED, Watch
 from popc.training import (
     TrainingSettings,
     needed_names,
@@ -157,14 +159,17 @@ class CompileRequest:
         """The same with other options."""
         return replace(self, options=options)
 
-    def load(self) -> LoadedModel:
-        """Load the model.
+    def load(self, watch: Watch = UNWATCHED) -> LoadedModel:
+        """Load the model; one of another framework is converted, of which ``watch`` is told.
 
         Raises:
-            ModelError: it is no valid ONNX model.
+            ModelError: it is no valid ONNX model, or cannot be converted to one.
+            OptionError, UsageError: it cannot be converted as the options say.
             ResourceError: it cannot be read.
         """
-        return load_model(self.model)
+        options = self.options
+        converter = Converter(options.converter_python, options.onnx_folder, watch)
+        return load_model(self.model, converter=converter)
 
     def _sizes(self, loaded: LoadedModel) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
         """Shapes and dimensions by name, with the option ``batch_size`` where nothing else is."""

@@ -71,6 +71,15 @@ class Requests:
         programs = tuple(replace(program, outputs=outputs) for program in self.programs)
         return replace(self, programs=programs)
 
+    def with_onnx_folder(self, folder: str) -> Requests:
+        """The same, with ``folder`` for converted models if the options name none."""
+        options = self.programs[0].options
+        if options.onnx_folder:
+            return self
+        options = replace(options, onnx_folder=folder)
+        programs = tuple(program.with_options(options) for program in self.programs)
+        return replace(self, programs=programs)
+
     def with_notes(self, meta: Mapping[str, str]) -> Requests:
         """The same with notes for the archive."""
         programs = tuple(replace(program, meta=meta) for program in self.programs)

@@ -49,7 +49,9 @@ print(anchors[y])
 [samples/popart_bert.py](../samples/popart_bert.py) a small BERT, on two replicas of two IPUs \
 with pipelining, accumulation and recomputation; both compare with PyTorch. \
 [samples/popart_operators.py](../samples/popart_operators.py) runs what PopART's reference says by \
-example of slices, calls, conditions and loops.
+example of slices, calls, conditions and loops, and \
+[samples/popart_custom_operator.py](../samples/popart_custom_operator.py) trains through an \
+operator of its own.
 
 PopART's authors wrote 692 functions of tests for this interface. `make popart-tests \
 POPART_TESTS=FOLDER` runs the 677 that can be collected: 644 pass, and it says of every other one \

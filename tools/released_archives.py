@@ -26,7 +26,7 @@ __all__ = ["ACME", "NEEDED", "RATE"]
 ACME: Final = "com.acme"
 RATE: Final = 0.125  # of learning
 # Which minor version brought what a program needs; the others are of all versions.
-NEEDED: Final = {"shapes": 3, "custom": 4, "labels": 4, "sizes": 6}
+NEEDED: Final = {"shapes": 3, "custom": 4, "labels": 4, "sizes": 6, "names": 7}
 _FLOAT: Final = TensorProto.FLOAT
 _INT64: Final = TensorProto.INT64
 
@@ -241,6 +241,13 @@ def _sizes() -> onnx.ModelProto:
     return _model("sizes", nodes, {"x": (_INT64, [4])}, outputs, weights)
 
 
+def _names() -> onnx.ModelProto:
+    """Twice the input, and the input itself."""
+    ends: dict[str, tuple[int, Sequence[int | str]]] = {"x": (_FLOAT, [2, 3])}
+    outputs = {**ends, "y": ends["x"]}
+    return _model("names", [helper.make_node("Add", ["x", "x"], ["y"])], ends, outputs)
+
+
 _PROGRAMS: Final[dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, Any]]]] = {
     "image": (_image, {}),
     "sequence": (_sequence, {}),
@@ -251,6 +258,7 @@ _PROGRAMS: Final[dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, Any]]]
     "custom": (_custom, {}),
     "labels": (_labels, {}),
     "sizes": (_sizes, {}),
+    "names": (_names, {}),
 }
 
 if __name__ == "__main__":

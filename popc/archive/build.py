@@ -100,12 +100,20 @@ def build_archive(
 
 def _oldest_reader(manifest: Manifest, image: ProgramImage) -> int:
     """The first minor version of the format whose readers understand all of it."""
-    outputs = (manifest.outputs, *(variant.outputs for variant in manifest.variants))
-    if any(spec.sizes for specs in outputs for spec in specs):
+    programs: list[Manifest | ProgramSpec] = [manifest, *manifest.variants]
+    if any(_have_a_name_in_common(program) for program in programs):
+        return 7
+    if any(spec.sizes for program in programs for spec in program.outputs):
         return 6
     if manifest.operators:
         return 4
     return 3 if manifest.variants or manifest.fits else oldest_reader(image)
+
+
+def _have_a_name_in_common(program: Manifest | ProgramSpec) -> bool:
+    """True if an output has the name of an input."""
+    inputs = {spec.name for spec in program.inputs}
+    return any(spec.name in inputs for spec in program.outputs)
 
 
 def _names(contents: Sequence[Content]) -> tuple[str, ...]:

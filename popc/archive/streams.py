@@ -32,16 +32,17 @@ def describe_streams(
     replicas, if there are several and each has a sample of its own.  ``depth`` says how far an
     input is read ahead.
     """
-    transfers: dict[str, tuple[Op, tuple[int, ...]]] = {}
+    transfers: dict[tuple[str, str], tuple[Op, tuple[int, ...]]] = {}
     for op, loops in _transfers(graph, ()):
-        name, dims = text(op.attributes, "stream"), (*loops, *_per_replica(op, replicas))
+        stream = op.op_type, text(op.attributes, "stream")
+        dims = (*loops, *_per_replica(op, replicas))
         # Where the first load or the last store stands alone, the loop knows of them too.
-        if name not in transfers or len(dims) > len(transfers[name][1]):
-            transfers[name] = op, dims
+        if stream not in transfers or len(dims) > len(transfers[stream][1]):
+            transfers[stream] = op, dims
     streams: list[StreamSpec] = []
     tensors: list[TensorSpec] = []
     for name, type_ in inputs:
-        op, dims = transfers[name]
+        op, dims = transfers["HostLoad", name]
         streams.append(
             StreamSpec(
                 name,
@@ -55,7 +56,7 @@ def describe_streams(
         )
         tensors.append(TensorSpec(name, type_.dtype, (*dims, *type_.shape)))
     for name, _ in outputs:
-        op, dims = transfers[name]
+        op, dims = transfers["HostStore", name]
         type_ = op.operand(0).type  # of a sum, perhaps not the model's
         kind = ReturnType(text(op.attributes, "return_type"))
         several = kind in (ReturnType.ALL, ReturnType.EVERY_N) or replicas > 1

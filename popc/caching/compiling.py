@@ -37,7 +37,7 @@ def compile_into(
     first = requests.programs[0]
     check_target(first.options)
     bounds = cache_bounds()
-    loaded = first.load()
+    loaded = first.load(watch)
     parts = key_parts(requests, loaded, shelf.folder)
     key = key_of(parts.parts)
     found = shelf.look_up(key)

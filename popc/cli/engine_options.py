@@ -11,7 +11,14 @@ import click
 from popc_runtime.errors import UsageError
 from popc_runtime.process.threads import MOST_THREADS
 
-__all__ = ["calls_option", "engine_option", "limits_option", "program_option", "threads_option"]
+__all__ = [
+    "calls_option",
+    "engine_option",
+    "feed_key_option",
+    "limits_option",
+    "program_option",
+    "threads_option",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -61,6 +68,25 @@ calls_option = click.option(
     callback=_functions,
     help="A Python function that the program calls on the host; repeatable.",
 )
+
+
+def _feed_key(_context: click.Context, _option: click.Parameter, given: str | None) -> Any:
+    """The key in a file and the number of the seal: ``FILE`` or ``FILE@ID``."""
+    if given is None:
+        return None
+    from popc.inputs.arrays import FeedKey
+    from popc_runtime.data.streams.seals import read_key
+
+    path, _, number = given.rpartition("@")
+    if not (path and number.isdecimal()):
+        return FeedKey(read_key(given))
+    return FeedKey(read_key(path), int(number))
+
+
+def feed_key_option(name: str, help_: str) -> Callable[[_F], _F]:
+    """An option for the key of sealed feeds, which the command gets as a `FeedKey`."""
+    return click.option(name, metavar="FILE[@ID]", callback=_feed_key, help=help_)
+
 
 program_option = click.option(
     "--program",

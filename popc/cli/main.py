@@ -28,6 +28,7 @@ TERMINATED: Final = 143  # 128 + SIGTERM
 INTERNAL: Final = 70  # EX_SOFTWARE of sysexits.h
 
 # The options of the root command, which may stand behind the verb too: no verb has such options.
+_NESTED: Final = ("cache", "feed")  # verbs with verbs of their own
 _WITH_VALUE: Final = ("--format", "--color")
 _FLAGS: Final = (
     *("--quiet", "--verbose", "--progress", "--no-progress", "--version"),
@@ -172,8 +173,8 @@ def _verb_of(arguments: Sequence[str]) -> str:
     if place is None:
         return "popc"
     following = arguments[place + 1 : place + 2]
-    nested = arguments[place] == "cache" and following and not following[0].startswith("-")
-    return f"cache-{following[0]}" if nested else arguments[place]
+    nested = arguments[place] in _NESTED and following and not following[0].startswith("-")
+    return f"{arguments[place]}-{following[0]}" if nested else arguments[place]
 
 
 def _reason(error: Exception) -> str:

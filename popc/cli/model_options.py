@@ -284,9 +284,12 @@ def model_options(function: _F) -> _F:
     @wraps(function)
     def command(**values: Any) -> Any:
         names = ("options", "set_", "shape", "dim", "bind", "outputs")
-        bounds = [f"bounds.{item}" for item in values.pop("bound")]
+        more = [f"bounds.{item}" for item in values.pop("bound")]
+        python = values.pop("converter_python")
+        if python is not None:
+            more.append(f"converter_python={python}")
         settings = ModelSettings(**{name: values.pop(name) for name in names})
-        return function(settings=settings.with_settings(*bounds), **values)
+        return function(settings=settings.with_settings(*more), **values)
 
     decorated: Any = command
     for decorator in reversed(
@@ -322,6 +325,12 @@ def model_options(function: _F) -> _F:
                 multiple=True,
                 metavar="NAME=SIZE",
                 help="The most that a size which data decides can be, by the tensor that has it.",
+            ),
+            click.option(
+                "--converter-python",
+                type=click.Path(path_type=Path, exists=True, dir_okay=False),
+                metavar="PATH",
+                help="Python interpreter that converts a model of another framework to ONNX.",
             ),
             click.option(
                 "--bind",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from popc.cli.schema_costs import DIFF, ESTIMATE, EXPLAIN, REPORT, TARGET, TUNE
+from popc.cli.schema_feeds import FEEDS
 from popc.cli.schema_words import (
     ANY,
     COUNT,
@@ -159,8 +160,9 @@ _INSPECT: Final = record(
 
 _PROBLEM: Final = optional(record({"code": TEXT, "message": TEXT, "details": list_of(TEXT)}))
 
-# By the name in ``schema``: one for each verb, and for each of those of `popc cache`.
+# By the name in ``schema``: one for each verb, and for each below `popc cache` and `popc feed`.
 DOCUMENTS: Final[Mapping[str, Schema]] = {
+    **FEEDS,
     "bench": record(
         {
             "settings": record({"runs": COUNT, "warmup": COUNT, "engine": TEXT}),

@@ -3,6 +3,7 @@
 from popc.frontend.annotations import Annotations
 from popc.frontend.bindings import Bindings, TrainingBindings, bound_values
 from popc.frontend.budget import ImportLimits
+from popc.frontend.conversion import Converter
 from popc.frontend.describe import describe_model
 from popc.frontend.given import (
     given_dims,
@@ -26,6 +27,7 @@ from popc.frontend.words import TensorLabels
 __all__ = [
     "Annotations",
     "Bindings",
+    "Converter",
     "GrowingModel",
     "ImportLimits",
     "ImportedModel",

@@ -37,6 +37,7 @@ class ImportContext:
         recompute: What the backward pass of training is to compute once more.
         outlined: Names or patterns of the model's functions whose calls stay calls.
         variables: Initializers that are variables, with these, by the identity of the message.
+        narrow_sums: Nodes that ask for sums in half of results that are wider.
     """
 
     functions: FunctionTable
@@ -54,3 +55,4 @@ class ImportContext:
     variables: dict[int, tuple[onnx.TensorProto, Tensor]] = field(
         default_factory=dict["int", "tuple[onnx.TensorProto, Tensor]"]
     )
+    narrow_sums: list[str] = field(default_factory=list[str])

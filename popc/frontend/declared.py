@@ -19,6 +19,7 @@ __all__ = [
     "OpenDimensionsError",
     "OpenInput",
     "misdeclared_outputs",
+    "symbol_of",
 ]
 
 # A fixed size, the name of a symbolic one, or None where nothing is known.
@@ -72,6 +73,12 @@ class DeclaredInput:
         return f"{dtype_name(self.type.tensor_type.elem_type)}{shape}"
 
 
+def symbol_of(dim: onnx.TensorShapeProto.Dimension) -> str:
+    """The name of an open dimension; "" if it is fixed, or has none but a placeholder."""
+    name: str = dim.dim_param
+    return "" if _PLACEHOLDER.fullmatch(name) else name
+
+
 def misdeclared_outputs(model: onnx.GraphProto, graph: Graph) -> list[str]:
     """Notes about outputs that have another type than the model declares."""
     found = dict(zip(graph.output_names, graph.outputs, strict=True))
@@ -108,4 +115,4 @@ def _dims(type_: onnx.TypeProto.Tensor) -> tuple[Dim, ...] | None:
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return dim.dim_value
-    return None if _PLACEHOLDER.fullmatch(dim.dim_param) else dim.dim_param
+    return symbol_of(dim) or None

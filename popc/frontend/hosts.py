@@ -1,31 +1,26 @@
-"""Models in the formats of other frameworks: what they are, and what makes ONNX models of them.
+"""Models in the formats of other frameworks: what they are, and what converts them to ONNX.
 
 Every converter is a package of its framework, and they pin versions that exclude each other; so
-popc names the commands, and runs none of it in its own process.
+each runs in an environment of its own (`conversion.py`).
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from popc_runtime.errors import SpokenHint
 from popc_runtime.process.paths import open_regular
 
 __all__ = ["ForeignModel", "recognise_model"]
 
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"
-_KERAS_EXPORT: Final = (
-    "import keras, sys; keras.saving.load_model(sys.argv[1]).export(sys.argv[2], format='onnx')"
-)
-_TORCH_EXPORT: Final = (
-    "import sys, torch; "
-    "torch.onnx.export(torch.export.load(sys.argv[1]), f=sys.argv[2], dynamo=True)"
-)
 _FIRST_BYTES: Final = 4096  # of a file, enough to tell its kind
+_ENVIRONMENT: Final = "converter"  # what hints call the folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +29,50 @@ class ForeignModel:
 
     Attributes:
         what: The kind of model, as what follows "is".
+        path: Where it is, as the user names it.
+        kind: Its name in `converter_script.py`; "" if nothing converts it.
+        program: The file that the converter is given; in most cases ``path``.
         packages: What pip installs for the converter.
-        command: The words that run the converter; none if nothing converts it.
-        result: The ONNX model that it writes.
     """
 
     what: str
+    path: Path
+    kind: str = ""
+    program: Path = Path()
     packages: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    result: str = ""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files that it consists of, sorted."""
+        if self.program.is_dir():
+            return tuple(sorted(file for file in self.program.rglob("*") if file.is_file()))
+        weights = self.program.with_suffix(".pdiparams")
+        return (self.program, weights) if weights.is_file() else (self.program,)
+
+    @property
+    def name(self) -> str:
+        """The name of the ONNX model that is made of it."""
+        return f"{self.path.name if self.path.is_dir() else self.path.stem}.onnx"
 
     @property
     def hint(self) -> str:
-        """The commands that make an ONNX model of it."""
-        if not self.command:
+        """The commands that compile it."""
+        if not self.kind:
             return ""
-        return (
-            f"convert it, in an environment of its own: `pip install {' '.join(self.packages)}`, "
-            f"then `{shlex.join(self.command)}`, and compile {self.result}"
+        python = f"{_ENVIRONMENT}/bin/python"
+        made = (
+            "name the Python interpreter of an environment with its converter: "
+            f"`python3 -m venv {_ENVIRONMENT} && {self.installation(python)}`, then "
         )
+        path = shlex.quote(str(self.path))
+        return SpokenHint(
+            f"{made}popc.compile(..., options={{'converter_python': '{python}'}})",
+            f"{made}`popc compile {path} --converter-python {python}`",
+        )
+
+    def installation(self, python: str) -> str:
+        """The command that installs the converter for an interpreter."""
+        return f"{shlex.quote(python)} -m pip install {' '.join(self.packages)}"
 
 
 def recognise_model(path: Path) -> ForeignModel | None:
@@ -72,22 +92,15 @@ def recognise_model(path: Path) -> ForeignModel | None:
 
 def _folder(path: Path) -> ForeignModel | None:
     if (path / "saved_model.pb").is_file():
-        return _converted(
-            "a SavedModel of TensorFlow",
-            path,
-            ("tensorflow-cpu", "tf2onnx"),
-            ("python", "-m", "tf2onnx.convert", "--opset", "18", "--saved-model", "{}",
-             "--output", "{onnx}"),
-        )  # fmt: skip
+        return _tensorflow("a SavedModel of TensorFlow", path, "saved_model")
     if any(path.glob("*.onnx")):
         return None
     if _is_of_transformers(path / "config.json"):
-        command = ("optimum-cli", "export", "onnx", "--model", str(path), f"{path}_onnx")
-        folder = "a folder of transformers"
-        result = f"{path}_onnx/model.onnx"
-        return ForeignModel(folder, ("optimum-onnx", "torch"), command, result)
-    programs = sorted([*path.glob("*.pdmodel"), *path.glob("__model__")])
-    return _paddle_program(programs[0]) if programs else None
+        packages = ("torch", "transformers", "onnxscript")
+        return ForeignModel("a folder of transformers", path, "transformers", path, packages)
+    programs = sorted([*path.glob("*.pdmodel"), *path.glob("__model__"), *path.glob("*.json")])
+    found = [each for program in programs if (each := _paddle_in(path, program))]
+    return found[0] if len(found) == 1 else None
 
 
 def _is_of_transformers(config: Path) -> bool:
@@ -98,19 +111,19 @@ def _is_of_transformers(config: Path) -> bool:
     return isinstance(table, dict) and "model_type" in table
 
 
-def _paddle(path: Path, start: bytes) -> ForeignModel | None:
-    is_program = path.suffix == ".pdmodel"
+def _paddle_in(folder: Path, program: Path) -> ForeignModel | None:
+    with open_regular(program) as file:
+        start = file.read(_FIRST_BYTES)
+    return _paddle(program, start, folder)
+
+
+def _paddle(path: Path, start: bytes, folder: Path | None = None) -> ForeignModel | None:
+    is_program = path.suffix == ".pdmodel" or path.name == "__model__"
     is_json = start.lstrip().startswith(b"{") and b'"base_code"' in start and b'"pir"' in start
-    return _paddle_program(path) if is_program or is_json else None
-
-
-def _paddle_program(program: Path) -> ForeignModel:
-    folder = program.parent
-    weights = program.with_suffix(".pdiparams")
-    words = ("paddle2onnx", "--model_dir", str(folder), "--model_filename", program.name,
-             "--params_filename", weights.name, "--save_file", "{onnx}")  # fmt: skip
+    if not (is_program or is_json):
+        return None
     packages = ("paddlepaddle", "paddle2onnx", "packaging")
-    return _converted("a program of Paddle", program, packages, words)
+    return ForeignModel("a program of Paddle", folder or path, "paddle", path, packages)
 
 
 def _zip(path: Path, start: bytes) -> ForeignModel | None:
@@ -124,35 +137,35 @@ def _zip(path: Path, start: bytes) -> ForeignModel | None:
     except (BadZipFile, ValueError):
         return None
     if "model.weights.h5" in names:
-        return _keras(path)
+        return _tensorflow("a model of Keras", path, "keras")
     if path.suffix == ".pt2" or "serialized_exported_program.json" in names:
-        return _converted(
-            "a program that torch.export has saved",
-            path,
-            ("torch", "onnxscript"),
-            ("python", "-c", _TORCH_EXPORT, "{}", "{onnx}"),
-        )
+        what = "a program that torch.export has saved"
+        return ForeignModel(what, path, "torch_export", path, ("torch", "onnxscript"))
     if "data.pkl" in names:
-        return ForeignModel("a file of PyTorch, which holds Python objects: export it from Python")
+        what = "a file of PyTorch, which holds Python objects: export it from Python"
+        return ForeignModel(what, path)
     return None
 
 
 def _hdf5(path: Path, start: bytes) -> ForeignModel | None:
-    return _keras(path) if start.startswith(_HDF5) and path.suffix in (".h5", ".keras") else None
+    if not (start.startswith(_HDF5) and path.suffix in (".h5", ".keras")):
+        return None
+    return _tensorflow("a model of Keras", path, "keras")
 
 
-def _keras(path: Path) -> ForeignModel:
-    words = ("python", "-c", _KERAS_EXPORT, "{}", "{onnx}")
-    return _converted("a model of Keras", path, ("tensorflow-cpu", "tf2onnx"), words)
+def _lite(path: Path, start: bytes) -> ForeignModel | None:
+    if start[4:8] != b"TFL3":
+        return None
+    return _tensorflow("a model of TensorFlow Lite", path, "tensorflow_lite")
 
 
-def _converted(
-    what: str, path: Path, packages: tuple[str, ...], words: Sequence[str]
-) -> ForeignModel:
-    """``words`` with the model for ``{}``, and the ONNX model beside it for ``{onnx}``."""
-    result = str(path.with_name(f"{path.stem}.onnx"))
-    places = {"{}": str(path), "{onnx}": result}
-    return ForeignModel(what, packages, tuple(places.get(word, word) for word in words), result)
+def _tensorflow(what: str, path: Path, kind: str) -> ForeignModel:
+    return ForeignModel(what, path, kind, path, ("tensorflow-cpu", "tf2onnx"))
 
 
-_LOOKS: Final[tuple[Callable[[Path, bytes], ForeignModel | None], ...]] = (_paddle, _zip, _hdf5)
+_LOOKS: Final[tuple[Callable[[Path, bytes], ForeignModel | None], ...]] = (
+    _paddle,
+    _zip,
+    _hdf5,
+    _lite,
+)

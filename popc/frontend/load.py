@@ -18,6 +18,8 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
 from popc.folders import model_file
+from popc.frontend.conversion import NO_CONVERTER, Converter
+from popc.frontend.declared import symbol_of
 from popc.frontend.external import external_files
 from popc.frontend.hosts import recognise_model
 from popc.frontend.names import default_domain_name
@@ -109,7 +111,7 @@ class LoadedModel:
         """Inputs whose first dimension is open, with its name ("" if it has none)."""
         shapes = {info.name: info.type.tensor_type.shape.dim for info in self.inputs}
         return {
-            name: shape[0].dim_param
+            name: symbol_of(shape[0])
             for name, shape in shapes.items()
             if shape and not shape[0].HasField("dim_value")
         }
@@ -159,12 +161,15 @@ class LoadedModel:
         }
 
 
-def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
+def load_model(
+    source: ModelSource, base_dir: str = "", converter: Converter = NO_CONVERTER
+) -> LoadedModel:
     """The model in a file, in bytes or in a message (which is not changed).
 
     Args:
         source: The model.
         base_dir: The folder of external data, if the model is not a file.
+        converter: Makes ONNX models of files and folders of other frameworks.
 
     Raises:
         ModelError: it is not an ONNX model, is damaged, or is not sound.
@@ -184,6 +189,9 @@ def load_model(source: ModelSource, base_dir: str = "") -> LoadedModel:
             hint="pass a path, bytes, a file opened for reading bytes, or an onnx.ModelProto",
         )
     path = Path(usable_path(model_file(source)))
+    foreign = recognise_model(path)
+    if foreign is not None:
+        path = converter.convert(foreign)
     proto, digest = _read(path)
     loaded = _checked(proto, str(path.absolute().parent), digest, owned=True)
     return replace(loaded, file=path.name)
@@ -217,9 +225,6 @@ def _digest_of(proto: onnx.ModelProto) -> str:
 
 def _read(path: Path) -> tuple[onnx.ModelProto, str]:
     """The message in a file and the hash of the file; its bytes are gone when this returns."""
-    foreign = recognise_model(path)
-    if foreign is not None:
-        raise ModelError(f"{path} is {foreign.what}, not an ONNX model", hint=foreign.hint)
     try:
         data = read_regular(path, _MOST_BYTES)
     except IsADirectoryError:

@@ -187,7 +187,7 @@ def _import(
     sequences, sizes = add_outputs(importer.graph, results)
     require_bounds_of_sizes(context.sizes)
     notes += useless_annotations(nodes, bindings.annotations)
-    notes += lost_statistics(importer, nodes, wanted)
+    notes += [*lost_statistics(importer, nodes, wanted), *_wide_sums(context)]
     notes += [*loaded.notes, *misdeclared_outputs(model.graph, importer.graph)]
     labels = labels_of(importer, inputs.texts, dict(results))
     imported = replace(
@@ -201,6 +201,14 @@ def _import(
         updates=tuple(importer.updates.values.items()),
         functions=ModelFunctions.of(loaded, partial(_context, loaded, bindings)),
     )
+
+
+def _wide_sums(context: ImportContext) -> list[str]:
+    """A note on products that are asked to add up in a type that is smaller than theirs."""
+    if not context.narrow_sums:
+        return []
+    names = listed(list(dict.fromkeys(context.narrow_sums)))
+    return [f"partial sums in half have no effect on products of float32: {names}"]
 
 
 def _kept_tensors(importer: GraphImporter, names: Iterable[str]) -> dict[str, Tensor]:

@@ -247,11 +247,19 @@ class Node:
         settings = OpSettings(origin=self.name, cut=cut)
         own = dict(attributes or {})
         if op_type in SUMS_OF_PRODUCTS and self.has(_PARTIALS_TYPE):
-            own[PARTIALS] = self.text(_PARTIALS_TYPE).lower()
+            own |= self._partials(inputs[0])
         op = build(graph, op_type, inputs, own, settings=settings)
         if op_type == "DequantizeLinear" and op.output.type.rank > 0:
             return list(op.outputs)  # weights: products may want the integers
         return self.importer.fold_if_small(op)
+
+    def _partials(self, operand: Tensor | None) -> Attributes:
+        """The attribute, unless it is half where results are wider: Poplar ignores it there too."""
+        wanted = self.text(_PARTIALS_TYPE).lower()
+        if wanted == "half" and operand is not None and operand.type.dtype is DType.FLOAT32:
+            self.importer.context.narrow_sums.append(self.name)
+            return {}
+        return {PARTIALS: wanted}
 
     def constant(self, values: npt.ArrayLike, dtype: DType | None = None) -> Tensor:
         """A constant from a numpy array or Python values.

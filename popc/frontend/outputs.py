@@ -25,10 +25,10 @@ def add_outputs(
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """Add the wanted outputs; the element names of those that are sequences, and their sizes.
 
-    Public names are unique, among inputs too: an output that is an input gets a number.  Sizes
-    that data decides are outputs behind all others.
+    No two outputs have one name, but one may have that of an input.  Sizes that data decides are
+    outputs behind all others.
     """
-    taken = {tensor.name for tensor in graph.inputs}
+    taken = set[str]()
     sequences: dict[str, tuple[str, ...]] = {}
     sized: dict[str, SizedValue] = {}
     for name, value in results:

@@ -13,7 +13,7 @@ import onnx
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 
 from popc.frontend.names import default_domain_name, shown
-from popc.frontend.walk import defined_names, nested_graphs, node_name, reads
+from popc.frontend.walk import defined_names, direct_reads, nested_graphs, node_name, reads
 from popc_runtime.errors import ModelError
 
 __all__ = ["NEWEST_OPSET", "assumed_opset", "check_structure", "sort_nodes"]
@@ -212,7 +212,8 @@ def sort_nodes(proto: onnx.ModelProto, *, owned: bool) -> onnx.ModelProto:
     Raises:
         ModelError: nodes depend on each other in a cycle; the message names one.
     """
-    if all(_is_sorted(nodes) for nodes in _every_node_list(proto)):
+    outermost = (proto.graph.node, *(function.node for function in proto.functions))
+    if all(map(_is_sorted, outermost)):
         return proto
     if not owned:
         copy = onnx.ModelProto()
@@ -230,12 +231,31 @@ def _every_node_list(proto: onnx.ModelProto) -> Iterator[MutableSequence[onnx.No
     yield from (function.node for function in proto.functions)
 
 
-def _is_sorted(nodes: Sequence[onnx.NodeProto]) -> bool:
-    later = {name for node in nodes for name in node.output}
+def _is_sorted(
+    nodes: Sequence[onnx.NodeProto],
+    pending: dict[str, bool] | None = None,
+    graph: onnx.GraphProto | None = None,
+) -> bool:
+    """True if no node, or one inside, reads what a node further on defines.
+
+    One walk for all nested graphs.  ``pending`` tells of each name that has been met whether its
+    definition is still to come; ``graph``, for whose nodes it is, hides names outside while it is
+    walked through.
+    """
+    pending = {} if pending is None else pending
+    here = dict.fromkeys(defined_names(graph), False) if graph is not None else {}
+    here.update((name, True) for node in nodes for name in node.output if name)
+    outside = {name: pending.get(name, False) for name in here}
+    pending.update(here)
     for node in nodes:
-        if any(name in later for name in reads(node)):
+        if any(pending.get(name) for name in direct_reads(node)):
             return False
-        later.difference_update(node.output)
+        if not all(_is_sorted(inner.node, pending, inner) for inner in nested_graphs(node)):
+            return False
+        pending.update((name, False) for name in node.output if name)
+    if graph is not None and any(pending.get(info.name) for info in graph.output):
+        return False
+    pending.update(outside)
     return True
 
 

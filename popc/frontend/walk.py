@@ -14,6 +14,7 @@ __all__ = [
     "all_nodes",
     "defined_names",
     "differentiated_names",
+    "direct_reads",
     "free_names",
     "needed_nodes",
     "nested_graphs",
@@ -73,11 +74,17 @@ def defined_names(graph: onnx.GraphProto) -> Iterator[str]:
 
 def reads(node: onnx.NodeProto) -> Iterator[str]:
     """The names that a node reads, those that its subgraphs take from outside included."""
+    yield from direct_reads(node)
+    for graph in nested_graphs(node):
+        yield from free_names(graph)
+
+
+def direct_reads(node: onnx.NodeProto) -> Iterator[str]:
+    """The names that a node reads itself, those that only nodes of its subgraphs read left out."""
     yield from (name for name in node.input if name)
     yield from _named_by(node, "xs", "zs", "y")
     for graph in nested_graphs(node):
         yield from _taken_from_outside(node, graph)
-        yield from free_names(graph)
 
 
 def _taken_from_outside(node: onnx.NodeProto, graph: onnx.GraphProto) -> Iterator[str]:

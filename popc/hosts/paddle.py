@@ -13,10 +13,10 @@ from typing import Any, Self, Unpack
 
 from popc.archive import Archive
 from popc.caching.models import compile_model
-from popc.frontend import ModelSource, load_model
+from popc.frontend import ModelSource
 from popc.hosts.attributes import HostSettings, SettingsNode
 from popc.options.dialects.paddle import PADDLE
-from popc.request import CompileKeywords
+from popc.request import CompileKeywords, CompileRequest
 from popc_runtime.errors import UsageError
 
 __all__ = [
@@ -187,12 +187,12 @@ def _compiled(
     fetch_list: Sequence[str],
     keywords: CompileKeywords,
 ) -> Archive:
-    loaded = load_model(program)
+    wanted: CompileKeywords = {**keywords, "options": settings, "outputs": tuple(fetch_list)}
+    loaded = CompileRequest.of(program, **wanted).load()
     known = [info.name for info in loaded.inputs]
     if sorted(feed_list) != sorted(known):
         raise UsageError(
             f"feed_list is {', '.join(feed_list)}, but the inputs are {', '.join(known)}",
             hint="bind={name: value} makes a constant of an input that is not fed",
         )
-    wanted: CompileKeywords = {**keywords, "options": settings, "outputs": tuple(fetch_list)}
     return compile_model(loaded, **wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BytesIO
 from math import prod
 from pathlib import Path
@@ -16,11 +17,13 @@ from popc.inputs.arguments import load_file, pairs, read_arrays, read_stdin
 from popc.inputs.images import IMAGE_SUFFIXES, read_image
 from popc_runtime import Executable, TensorSpec
 from popc_runtime.data.streams.files import RAW_SUFFIXES, open_samples
+from popc_runtime.data.streams.seals import SealedFeed
 from popc_runtime.data.words import labelled
 from popc_runtime.errors import DeviceError, ResourceError, UsageError
 from popc_runtime.format import Array, LabelKind, StreamSpec
 
 __all__ = [
+    "FeedKey",
     "drawn_names",
     "gather_inputs",
     "may_not_suit",
@@ -30,26 +33,40 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class FeedKey:
+    """The key that files are sealed with, and the number that tells feeds with one key apart."""
+
+    key: bytes
+    id: int = 0
+
+
 _FEW: Final = 10  # integers that nothing is known of are less
 
 
 def gather_inputs(
-    items: Sequence[str], executable: Executable, steps: int = 1, pixels: str = "auto"
+    items: Sequence[str],
+    executable: Executable,
+    steps: int = 1,
+    pixels: str = "auto",
+    key: FeedKey | None = None,
 ) -> list[dict[str, Array]]:
     """The inputs of every step, from ``NAME=SOURCE`` items (or .npz files with all of them).
 
     Samples for all steps may lie in a row, as sessions take them.  ``pixels``: see `read_image`.
+    With ``key`` all of them are files of samples whose seals are verified.
 
     Raises:
         UsageError: an item is malformed, names no input, or has samples for another number of
-            steps.
+            steps; or it has no seal that could be verified.
         ResourceError: a file cannot be read.
+        StreamError: a sealed file was altered.
     """
     named: dict[str, Array | int] = {}  # an int is the seed of random values
     for item in items:
-        if "=" not in item and item.endswith(".npz"):
+        if "=" not in item and item.endswith(".npz") and key is None:
             named.update(read_arrays(Path(item)))
-    explicit = [item for item in items if "=" in item or not item.endswith(".npz")]
+    explicit = [item for item in items if "=" in item or not item.endswith(".npz") or key]
     known = {spec.name: spec for spec in executable.inputs}
     for name, source in pairs(explicit, "--input", known=known).items():
         if name not in known:
@@ -57,6 +74,9 @@ def gather_inputs(
                 f"--input {name}={source}: the archive has no input {name!r}",
                 hint=f"its inputs are {', '.join(map(str, executable.inputs))}",
             )
+        if key is not None:
+            named[name] = _verified(executable.stream(name), source, key)
+            continue
         image = source.lower().endswith(IMAGE_SUFFIXES)
         named[name] = (
             read_image(Path(source), known[name], pixels)
@@ -102,6 +122,17 @@ def _read(stream: StreamSpec, source: str) -> Array | int:
         return _of_run(open_samples(stream, path), stream)
     loaded: Array = load_file(path)
     return loaded
+
+
+def _verified(stream: StreamSpec, source: str, key: FeedKey) -> Array:
+    if not source.endswith((*RAW_SUFFIXES, ".npy")):
+        raise UsageError(
+            f"--input {stream.name}={source}: only files of samples are sealed",
+            hint="`popc feed write --key FILE` writes them; --feed-key verifies all inputs",
+        )
+    samples = list(SealedFeed(source, key=key.key, id=key.id).samples(stream))
+    empty = np.empty((0, *stream.shape), stream.dtype.storage)
+    return _of_run(np.stack(samples) if samples else empty, stream)
 
 
 def _of_run(samples: Array, stream: StreamSpec) -> Array:

@@ -76,9 +76,10 @@ def _wait_for_streams(ops: Collection[Op], waits: dict[Op, set[Op]]) -> None:
         stream = op.attributes.get("stream")
         if spec is None or not spec.side_effect or not isinstance(stream, str):
             continue
-        if stream in latest:
-            waits[op].add(latest[stream])
-        latest[stream] = op
+        key = stream, op.op_type == "HostStore"  # an input and an output may share a name
+        if key in latest:
+            waits[op].add(latest[key])
+        latest[key] = op
 
 
 def _is_early(op: Op, bins: Counter[tuple[str, int]]) -> bool:

@@ -53,23 +53,28 @@ def data_dependencies(ops: Sequence[Op]) -> Iterator[Edge]:
                 yield op, user
 
 
-def stream_of(op: Op) -> str | None:
-    """The stream that an I/O op moves data through, ``None`` for every other op."""
+def stream_of(op: Op) -> tuple[str, bool] | None:
+    """The stream that an I/O op moves data through, ``None`` for every other op.
+
+    Its name, and True for one of an output of the program: an input may have the same name.
+    """
     spec = OPS.get(op.op_type)
     name = op.attributes.get(STREAM_ATTRIBUTE)
-    return name if spec is not None and spec.side_effect and isinstance(name, str) else None
+    if spec is None or not spec.side_effect or not isinstance(name, str):
+        return None
+    return name, op.op_type == "HostStore"
 
 
 def stream_order(ops: Sequence[Op]) -> Iterator[Edge]:
     """I/O on the same stream keeps its order of insertion; different streams are independent."""
-    latest: dict[str, Op] = {}
+    latest: dict[tuple[str, bool], Op] = {}
     for op in ops:
-        name = stream_of(op)
-        if name is None:
+        stream = stream_of(op)
+        if stream is None:
             continue
-        if name in latest:
-            yield latest[name], op
-        latest[name] = op
+        if stream in latest:
+            yield latest[stream], op
+        latest[stream] = op
 
 
 def variables_last(ops: Sequence[Op]) -> Iterator[Edge]:

@@ -14,6 +14,7 @@ from popc.options.groups.budget import BudgetOptions
 from popc.options.groups.checks import CheckOptions
 from popc.options.groups.effort import EffortOptions
 from popc.options.groups.memory import MemoryOptions
+from popc.options.groups.models import ModelOptions
 from popc.options.groups.nodes import NodeOptions
 from popc.options.groups.outlining import OutlineOptions
 from popc.options.groups.placement import PlacementOptions
@@ -46,6 +47,7 @@ class Options(
     CheckOptions,
     EffortOptions,
     MemoryOptions,
+    ModelOptions,
     NodeOptions,
     OutlineOptions,
     PlacementOptions,
@@ -92,14 +94,17 @@ class Options(
         """The source of the value of an option."""
         return self.origins.get(name, Origin.DEFAULT)
 
-    def to_manifest(self) -> tuple[OptionSetting, ...]:
+    def settings(self) -> tuple[OptionSetting, ...]:
         """Every effective value with its origin, sorted by name."""
-        return tuple(
-            OptionSetting(
-                spec.name, spec.kind.plain(getattr(self, spec.name)), self.origin(spec.name)
-            )
-            for spec in SCHEMA
-        )
+        return tuple(map(self._setting, SCHEMA))
+
+    def to_manifest(self) -> tuple[OptionSetting, ...]:
+        """The same of what archives record."""
+        return tuple(self._setting(spec) for spec in SCHEMA if spec.recorded)
+
+    def _setting(self, spec: OptionSpec) -> OptionSetting:
+        value = spec.kind.plain(getattr(self, spec.name))
+        return OptionSetting(spec.name, value, self.origin(spec.name))
 
 
 def _schema() -> tuple[OptionSpec, ...]:

@@ -24,6 +24,7 @@ class OptionSpec:
         popart: PopART's name for it ("" if it has none).
         name: In snake_case; the environment variable is POPC_ and the name in capitals.
         default: The built-in value.
+        recorded: Whether archives say what it was: not of what depends on the machine alone.
     """
 
     kind: Kind[Any]
@@ -31,6 +32,7 @@ class OptionSpec:
     popart: str = ""
     name: str = ""
     default: Any = None
+    recorded: bool = True
 
     @property
     def variable(self) -> str:
@@ -38,9 +40,12 @@ class OptionSpec:
         return f"POPC_{self.name.upper()}"
 
 
-def option(kind: Kind[T], default: T, meaning: str, *, popart: str = "") -> T:
+def option(
+    kind: Kind[T], default: T, meaning: str, *, popart: str = "", recorded: bool = True
+) -> T:
     """A field of a dataclass that is an option; to type checkers it is a value of its kind."""
-    return field(default=default, metadata={_KEY: OptionSpec(kind, meaning, popart)})
+    spec = OptionSpec(kind, meaning, popart, recorded=recorded)
+    return field(default=default, metadata={_KEY: spec})
 
 
 def spec_of(declared: Field[Any]) -> OptionSpec | None:

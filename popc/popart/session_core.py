@@ -321,9 +321,10 @@ class SessionCore:
         setup = self._setup
         infos = {spec.name: setup.info(spec.name) for spec in executable.inputs}
         needed = setup.needed_inputs
-        specs = {spec.name: spec for spec in executable.manifest.streams}
         prefetches = setup.options.enablePrefetchDatastreams
-        stepio.begin({name: specs[name].samples_per_step for name in infos if prefetches})
+        stepio.begin(
+            {name: executable.stream(name).samples_per_step for name in infos if prefetches}
+        )
 
         def samples(name: str) -> Iterator[np.ndarray[Any, Any]]:
             while name in needed:
@@ -332,12 +333,10 @@ class SessionCore:
 
         synthetic = setup.options.syntheticDataMode is not SyntheticDataMode.Off
         anchors = () if synthetic else setup.flow.anchors()
-        names = {spec.name: spec.name for spec in executable.outputs}
-        names |= {f"{name}.2": name for name in infos}  # what is both has a number as an output
         takers = {
-            spec.name: self._taker(executable, stepio, names[spec.name], prod(spec.shape))
+            spec.name: self._taker(executable, stepio, spec.name, prod(spec.shape))
             for spec in executable.outputs
-            if names[spec.name] in anchors
+            if spec.name in anchors
         }
         with popart_errors(runtime=True):
             executable.run_connected({name: samples(name) for name in infos}, takers)

@@ -23,7 +23,6 @@ from popc.popart.enums import (
     ReplicatedStreamMode,
     TileSet,
 )
-from popc.popart.errors import popart_exception
 from popc.popart.locations import TensorLocation, TensorLocationSettings
 from popc.popart.logger import log_once
 from popc.popart.optimizer_table import literal
@@ -114,9 +113,7 @@ def options_of(
     values["replicated_graph_count"] = options.getGlobalReplicationFactor()
     values["batches_per_step"] = flow.batchesPerStep()
     picks = picks_samples(options, trains=trains)
-    anchors = {name: _anchor(flow, name, picks=picks) for name in flow.anchors()}
-    values["anchors"] = anchors
-    values["default_anchor"] = _anchor_of_inputs(anchors, model)
+    values["anchors"] = {name: _anchor(flow, name, picks=picks) for name in flow.anchors()}
     _set_ipus(values, max(_ipus(options, device), 1 + highest_virtual_graph(options, model)))
     values["enable_inplace"] = "InPlace" not in patterns.disabled()
     values["pattern_switches"] = _switches(patterns)
@@ -232,6 +229,9 @@ def _without_effect(options: SessionOptions, *, trains: bool) -> Iterator[str]:
         yield "stashAllTensorsInferencePipeline"
     if options.executionPhaseSettings.phases < 2:
         yield "executionPhaseSettings"
+    if not options.enablePrefetchDatastreams:
+        yield "bufferingDepthMap"
+        yield "defaultBufferingDepth"
     if not options.enableReplicatedGraphs:
         yield "replicatedCollectivesSettings"
     if not options.instrumentWithHardwareCycleCounter:
@@ -306,22 +306,6 @@ def _anchor(flow: DataFlow, name: str, *, picks: bool) -> str:
     if kind.id() is AnchorReturnTypeId.EveryN:
         return "all" if picks else f"every_n:{kind.rp()}"
     return kind.id().name.lower()
-
-
-def _anchor_of_inputs(anchors: Mapping[str, str], model: onnx.ModelProto) -> str | None:
-    """The return type of inputs that are anchors: as outputs they have names of their own.
-
-    Raises:
-        popart_exception: there are several.
-    """
-    names = [info.name for info in model.graph.input if info.name in anchors]
-    kinds = {anchors[name] for name in names}
-    if len(kinds) > 1:
-        raise popart_exception(
-            f"popc returns inputs with one return type only, but {', '.join(names)} have "
-            f"{len(kinds)}"
-        )
-    return kinds.pop() if kinds else None
 
 
 def _ipus(options: SessionOptions, device: DeviceInfo) -> int:

@@ -6,14 +6,18 @@ it needs, whatever the order.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
+from popc.schedule.flat import MOST, find_native, lists_of
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["bound_peak"]
+__all__ = ["bound_peak", "certain_by_definition", "certain_bytes"]
+
+_Bytes = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 # Buffers and nodes that are looked at together, so that memory stays linear.
 _BITS: Final = 4096
@@ -38,15 +42,61 @@ def _bound_peak(problem: OrderingProblem) -> int:
     buffers = {*problem.initial, *(b for made in problem.makes for b in made)}
     chosen = sorted(buffers, key=lambda buffer: (-problem.weights[buffer], buffer))
     count = max(_PAIRS // max(len(order), 1), _BITS)
-    for low in range(0, min(len(chosen), count), _BITS):
-        least += _certain_bytes(problem, order, chosen[low : min(low + _BITS, count)])
+    least += certain_bytes(problem, order, chosen[:count])
     return max(problem.floor, int(least.max(initial=0)))
+
+
+def certain_bytes(problem: OrderingProblem, order: Sequence[int], buffers: Sequence[int]) -> _Bytes:
+    """For each node the bytes of ``buffers`` that are live while it runs in any order."""
+    native = find_native()
+    if native is None or sum(problem.weights) >= MOST:
+        return certain_by_definition(problem, order, buffers)
+    live = np.zeros(len(problem), np.int64)
+    native.add_certain_bytes(_bound_columns(problem, order, buffers), live)
+    return live
+
+
+def _bound_columns(
+    problem: OrderingProblem, order: Sequence[int], buffers: Sequence[int]
+) -> tuple[array[int], ...]:
+    """The problem for the module in C, with buffers numbered as they are given.
+
+    Lists are two columns each, where each list begins and all items: of each node those that wait
+    for it, what it makes, and what it reads, which are leaders; of each leader, the buffers that
+    are freed with it.  Then the order; of each buffer its weight and whether it is there from the
+    start; of each leader whether it stays.
+    """
+    numbers = {buffer: number for number, buffer in enumerate(buffers)}
+    parts: dict[int, list[int]] = {}
+    for buffer, number in numbers.items():
+        parts.setdefault(problem.freed_with[buffer], []).append(number)
+    leaders = {leader: number for number, leader in enumerate(parts)}
+    initial = set(problem.initial)
+    return (
+        *lists_of(problem.successors),
+        *lists_of([[numbers[b] for b in made if b in numbers] for made in problem.makes]),
+        *lists_of([[leaders[b] for b in read if b in leaders] for read in problem.reads]),
+        *lists_of(list(parts.values())),
+        array("q", order),
+        array("q", (problem.weights[buffer] for buffer in buffers)),
+        array("q", (int(buffer in initial) for buffer in buffers)),
+        array("q", (int(problem.stays[leader]) for leader in parts)),
+    )
+
+
+def certain_by_definition(
+    problem: OrderingProblem, order: Sequence[int], buffers: Sequence[int]
+) -> _Bytes:
+    """The definition of `certain_bytes`, in Python."""
+    live = np.zeros(len(problem), np.int64)
+    for low in range(0, len(buffers), _BITS):
+        live += _certain_bytes(problem, order, buffers[low : low + _BITS])
+    return live
 
 
 def _certain_bytes(
     problem: OrderingProblem, order: Sequence[int], buffers: Sequence[int]
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """For each node the bytes of ``buffers`` that are live while it runs in any order."""
+) -> _Bytes:
     marks = {buffer: 1 << index for index, buffer in enumerate(buffers)}
     freed: dict[int, int] = {}  # bits of what is freed with a buffer
     for buffer, bit in marks.items():

@@ -54,10 +54,10 @@ def _check_data(graph: Graph, order: Sequence[Op]) -> list[str]:
 
 def _check_streams(graph: Graph, order: Sequence[Op]) -> list[str]:
     problems: list[str] = []
-    for name in sorted({stream_of(op) or "" for op in graph.ops} - {""}):
-        inserted = [op for op in graph.ops if stream_of(op) == name]
-        if inserted != [op for op in order if stream_of(op) == name]:
-            problems.append(f"{graph.name}: I/O on stream {name!r} is out of order")
+    for stream in sorted({found for op in graph.ops if (found := stream_of(op)) is not None}):
+        inserted = [op for op in graph.ops if stream_of(op) == stream]
+        if inserted != [op for op in order if stream_of(op) == stream]:
+            problems.append(f"{graph.name}: I/O on stream {stream[0]!r} is out of order")
     return problems
 
 

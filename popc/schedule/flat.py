@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["Tables", "find_native", "first_live", "flattened"]
+__all__ = ["MOST", "Tables", "find_native", "first_live", "flattened", "lists_of"]
 
-_MOST: Final = 1 << 60  # sums in C stay below it
+MOST: Final = 1 << 60  # sums in C stay below it
 
 
 class Tables(NamedTuple):
@@ -62,7 +62,7 @@ def first_live(problem: OrderingProblem) -> int:
 
 def _columns(problem: OrderingProblem) -> tuple[array[int], ...] | None:
     most = problem.base + sum(map(abs, problem.rise)) + sum(problem.weights)
-    if most * (len(problem) + 1) >= _MOST:
+    if most * (len(problem) + 1) >= MOST:
         return None
     ties: list[list[int]] = [[] for _ in problem.members]
     for first, second in problem.ties:
@@ -70,12 +70,12 @@ def _columns(problem: OrderingProblem) -> tuple[array[int], ...] | None:
         ties[second].append(first)
     takes = list(chain.from_iterable(problem.takes))
     return (
-        *_lists(problem.successors),
-        *_lists(problem.reads),
+        *lists_of(problem.successors),
+        *lists_of(problem.reads),
         _starts(problem.takes),
         array("q", (take.nbytes for take in takes)),
-        *_lists([take.buffers for take in takes]),
-        *_lists(ties),
+        *lists_of([take.buffers for take in takes]),
+        *lists_of(ties),
         array("q", problem.frees),
         array("q", map(int, problem.stays)),
         array("q", (sum(problem.weights[b] for b in made) for made in problem.makes)),
@@ -85,7 +85,8 @@ def _columns(problem: OrderingProblem) -> tuple[array[int], ...] | None:
     )
 
 
-def _lists(lists: Sequence[Sequence[int]]) -> tuple[array[int], array[int]]:
+def lists_of(lists: Sequence[Sequence[int]]) -> tuple[array[int], array[int]]:
+    """The places where lists begin, and all items."""
     return _starts(lists), array("q", chain.from_iterable(lists))
 
 

@@ -80,7 +80,7 @@ def explain_options(request: CompileRequest, watch: Watch = UNWATCHED) -> list[E
     Raises:
         PopcError: the program cannot be compiled with the options as they are.
     """
-    return _Explainer(request, request.load(), watch).effects()
+    return _Explainer(request, request.load(watch), watch).effects()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _parts(name: str, options: Options) -> list[_Part]:
             _Part(name, str(item), (*value[:index], *value[index + 1 :]))
             for index, item in enumerate(value)
         ]
-    shown = next(row.value for row in options.to_manifest() if row.name == name)
+    shown = next(row.value for row in options.settings() if row.name == name)
     return [_Part(name, str(shown), _DEFAULTS[name])]
 
 

@@ -14,7 +14,7 @@ from popc_runtime.data.batches import Batches
 from popc_runtime.data.shared_samples import whole_result
 from popc_runtime.device import EVALUATION_PROGRAM
 from popc_runtime.errors import UsageError
-from popc_runtime.format import Array
+from popc_runtime.format import Array, StreamDirection
 from popc_runtime.kernels.core.preparation import floats_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Evaluation:
         self._numbers = [
             spec.name
             for spec in self.executable.outputs
-            if not self.executable.stream(spec.name).shape
+            if not self.executable.stream(spec.name, StreamDirection.OUTPUT).shape
         ]
 
     def __call__(self, trained: Executable) -> dict[str, float]:
@@ -111,11 +111,11 @@ class Evaluation:
         return metrics
 
     def _floats(self, results: Mapping[str, Array], name: str) -> Array:
-        return floats_of(results[name], self.executable.stream(name).dtype)
+        return floats_of(results[name], self.executable.stream(name, StreamDirection.OUTPUT).dtype)
 
     def _hits(self, results: Mapping[str, Array], step: int) -> Array:
         assert self._accuracy is not None
-        stream = self.executable.stream(self._accuracy.output)
+        stream = self.executable.stream(self._accuracy.output, StreamDirection.OUTPUT)
         scores = self._floats(results, self._accuracy.output).reshape(-1, *stream.shape[1:])
         rows = slice(step * len(scores), (step + 1) * len(scores))
         best: Array = scores.argmax(axis=1) == self._accuracy.labels[rows]
@@ -137,6 +137,6 @@ def _find_accuracy(
         raise UsageError(
             f"accuracy: the data has no array {labels!r}", hint=f"it has {', '.join(arrays)}"
         )
-    if len(executable.stream(output).shape) < 2:
+    if len(executable.stream(output, StreamDirection.OUTPUT).shape) < 2:
         raise UsageError(f"accuracy: {output!r} has no axis of classes")
     return Accuracy(output, arrays[labels])

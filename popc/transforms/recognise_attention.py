@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from popc.ir import AttributeMap, Graph, Op, Tensor
+from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor
 from popc.ops.build import build
 from popc.ops.constants import scalar_value
 from popc.ops.infer import broadcast_shapes
@@ -18,16 +18,14 @@ from popc_runtime.format import DType
 
 __all__ = ["RecogniseAttention"]
 
-# Permutations: of a matrix for each head, and between [batch, length, heads, width] and
-# [batch, heads, length, width].
-_SWAP_LAST = (0, 1, 3, 2)
-_HEADS_LAST = (0, 2, 1, 3)
+_RANK = 4  # of the op's operands
+_HEADS_LAST = (0, 2, 1, 3)  # from [batch, length, heads, width] to [batch, heads, length, width]
 _DTYPES = (DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)
 
 
 @dataclass(frozen=True)
 class RecogniseAttention(RewritePass):
-    """softmax(scale * Q K^T + mask) V on [batch, heads, rows, depth].
+    """softmax(scale * Q K^T + mask) V on [batch, heads, rows, depth], or fewer dimensions.
 
     The scale may be a factor or a divisor of Q, of K^T or of their product.  The scores are then
     computed block by block and never stored as a whole, which halves the time of long sequences.
@@ -68,13 +66,26 @@ class RecogniseAttention(RewritePass):
         nodes = dict.fromkeys(part.settings.origin for part in parts if part.settings.origin)
         settings = op.settings.fused(last.settings, origin=", ".join(nodes))
         name = last.output.name
-        swap: AttributeMap = {"perm": _SWAP_LAST}
+        order = tuple(range(op.output.type.rank))
+        swap: AttributeMap = {"perm": (*order[:-2], order[-1], order[-2])}
         keys = build(graph, "Transpose", [match.transposed_keys], swap, settings=settings).output
-        operands = [match.queries, keys, op.operand(1), *([match.mask] if match.mask else [])]
+        factors = [_lifted(graph, part, settings) for part in (match.queries, keys, op.operand(1))]
+        operands = [*factors, *([match.mask] if match.mask else [])]
         new = build(graph, "Attention", operands, attributes, settings=settings)
+        if new.output.type != last.output.type:
+            shape: AttributeMap = {"shape": last.output.type.shape}
+            new = build(graph, "Reshape", [new.output], shape, settings=settings)
         graph.replace_op(last, new.outputs)
         graph.rename(new.output, name)
         return True
+
+
+def _lifted(graph: Graph, tensor: Tensor, settings: OpSettings) -> Tensor:
+    """``tensor`` with the dimensions of a batch, or of heads, that it lacks."""
+    shape = (*(1,) * (_RANK - tensor.type.rank), *tensor.type.shape)
+    if shape == tensor.type.shape:
+        return tensor
+    return build(graph, "Reshape", [tensor], {"shape": shape}, settings=settings).output
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +100,11 @@ class _Match:
 
 def _match(graph: Graph, op: Op) -> _Match | None:
     """The attention that ends with ``op``, a product with V."""
-    if op.op_type != "MatMul" or len(op.present_inputs) != 2 or op.output.type.rank != 4:
+    if op.op_type != "MatMul" or len(op.present_inputs) != 2:
         return None
+    rank = op.output.type.rank
     softmax = sole_output(graph, op.operand(0), "Softmax")
-    if softmax is None or softmax.attributes["axis"] != 3:
+    if not 2 <= rank <= _RANK or softmax is None or softmax.attributes["axis"] != rank - 1:
         return None
     scores, mask = _without_mask(graph, softmax.operand(0))
     scores, scale = _without_scale(graph, scores)
@@ -150,7 +162,8 @@ def _without_scale(graph: Graph, tensor: Tensor) -> tuple[Tensor, float]:
 def _fit(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
     """True if all have one batch and one set of heads (the op does not broadcast them)."""
     shapes = [tensor.type.shape for tensor in (queries, keys, values)]
-    return all(len(shape) == 4 and shape[:2] == shapes[0][:2] for shape in shapes)
+    rank = len(shapes[2])
+    return all(len(shape) == rank and shape[:-2] == shapes[0][:-2] for shape in shapes)
 
 
 def _is_heads_last(op: Op | None) -> bool:

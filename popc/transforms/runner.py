@@ -70,7 +70,10 @@ def cut_before_gradients(
 
 
 class _Runner:
-    """Runs phases on one graph, and remembers whether what was said of its order still holds."""
+    """Runs phases on one graph, and remembers whether what was said of its order still holds.
+
+    A pass that has found nothing is not run again until something has changed.
+    """
 
     def __init__(
         self,
@@ -83,6 +86,8 @@ class _Runner:
         self._context = replace(context, orders=self._ask)
         self._on_snapshot = on_snapshot
         self._orders_hold = False
+        self._changes = 0  # of all passes so far
+        self._idle: dict[type[Pass], tuple[int, PassReport]] = {}  # at so many changes
 
     def run(self, phases: Iterable[PassPhase]) -> Transformation:
         """Run ``phases`` in order, but not the passes that are switched off."""
@@ -105,9 +110,15 @@ class _Runner:
         return [run(self._graph, check=options.verify_ir) for run in passes]
 
     def _run_pass(self, pass_: Pass, graph: Graph, *, check: bool = False) -> PassReport:
+        changes, report = self._idle.get(type(pass_), (-1, None))
+        if report is not None and changes == self._changes:
+            return report
         report = pass_(graph, check=check)
         if report.changes:
             self._orders_hold = False
+            self._changes += report.changes
+        else:
+            self._idle[type(pass_)] = self._changes, report
         return report
 
     def _ask(self, graph: Graph) -> Mapping[Graph, Sequence[Op]]:

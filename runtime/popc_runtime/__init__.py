@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     __version__: str
 
     from popc_runtime.cache.loading import load_cached
+    from popc_runtime.data.streams.seals import SealedFeed
     from popc_runtime.executable import Executable, RunStats
     from popc_runtime.format import (
         DType,
@@ -38,6 +39,7 @@ __all__ = [
     "Manifest",
     "PopcError",
     "RunStats",
+    "SealedFeed",
     "Session",
     "StreamSpec",
     "TensorSpec",
@@ -62,6 +64,7 @@ __getattr__ = lazy_names(
         "Limits": "popc_runtime.format",
         "Manifest": "popc_runtime.format",
         "RunStats": "popc_runtime.executable",
+        "SealedFeed": "popc_runtime.data.streams.seals",
         "Session": "popc_runtime.session",
         "StreamSpec": "popc_runtime.format",
         "TensorSpec": "popc_runtime.format",

@@ -21,10 +21,11 @@ from popc_runtime.executable_parts import (
     make_engine,
     output_sizes,
     stream_names,
+    streams_by_name,
     synthetic_inputs,
     telling,
 )
-from popc_runtime.format import Array, Manifest, ProgramImage, TensorSpec
+from popc_runtime.format import Array, Manifest, ProgramImage
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.run_lock import Background, RunLock
@@ -110,9 +111,8 @@ class Executable(Runnable):
         """Be the program of this name."""
         self.name = name
         self.manifest = manifest
-        self.inputs: tuple[TensorSpec, ...] = manifest.inputs
-        self.outputs: tuple[TensorSpec, ...] = manifest.outputs
-        self._streams = {stream.name: stream for stream in manifest.streams}
+        self.inputs, self.outputs = manifest.inputs, manifest.outputs
+        self._feeding, self._returning = streams_by_name(manifest)
         self._feeds = {
             spec.name: self._ends[spec.name] for spec in self.inputs if spec.name in self._ends
         }
@@ -207,7 +207,7 @@ class Executable(Runnable):
         collected: dict[str, list[Array]] = {name: [] for name in self._results}
         takers = {name: samples.append for name, samples in collected.items()}
         self.run_connected(checked, takers, timeout, whole=True)
-        results = joined_results(self._stored, self._streams, collected, targets, self._bfloat16)
+        results = joined_results(self._stored, self._returning, collected, targets, self._bfloat16)
         results = {**results, **(out or {})}  # the caller's own arrays, bfloat16 or not
         return results if self._sizes is None else self._sizes.cut(results)
 
@@ -245,7 +245,7 @@ class Executable(Runnable):
         given = inputs_by_name(inputs, named)
         if self._dispatch is not None:
             return self._dispatch.run_buffers(given, timeout)
-        buffers = check_buffers(given, self.inputs, self._streams, self._synthetic)
+        buffers = check_buffers(given, self.inputs, self._feeding, self._synthetic)
         collected = {name: bytearray() for name in self._results}
         self._step(
             {name: iter(samples) for name, samples in buffers.items()},
@@ -302,7 +302,7 @@ class Executable(Runnable):
     ) -> dict[str, Iterator[Array]]:
         from popc_runtime.data.arrays import check_arrays
 
-        checked = check_arrays(given, self.inputs, self._streams, self._synthetic, cast)
+        checked = check_arrays(given, self.inputs, self._feeding, self._synthetic, cast)
         return {name: iter(samples) for name, samples in checked.items()}
 
     def _connect(
@@ -341,7 +341,7 @@ class Executable(Runnable):
             return
         from popc_runtime.data.arrays import array_taker
 
-        wrapped = {name: array_taker(self._streams[name], take) for name, take in takers.items()}
+        wrapped = {name: array_taker(self._returning[name], take) for name, take in takers.items()}
         self._step(samples, wrapped, timeout)
 
     def _step(

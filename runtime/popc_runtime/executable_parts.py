@@ -6,7 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from popc_runtime.device import MAIN_PROGRAM, Engine, Ports, binder_type
 from popc_runtime.errors import UsageError
-from popc_runtime.format import FloatCheck, Manifest, ProgramImage, TensorSpec
+from popc_runtime.format import (
+    FloatCheck,
+    Manifest,
+    ProgramImage,
+    StreamDirection,
+    StreamSpec,
+    TensorSpec,
+)
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.watch import RunWatch
@@ -33,6 +40,7 @@ __all__ = [
     "make_engine",
     "output_sizes",
     "stream_names",
+    "streams_by_name",
     "synthetic_inputs",
     "telling",
 ]
@@ -192,6 +200,16 @@ def stream_names(manifest: Manifest) -> tuple[list[str], list[str]]:
         name for spec in specs for name in spec.sizes if name
     ]
     return list(dict.fromkeys(inputs)), list(dict.fromkeys(outputs))
+
+
+def streams_by_name(manifest: Manifest) -> tuple[dict[str, StreamSpec], dict[str, StreamSpec]]:
+    """The streams of inputs, and those of outputs."""
+    feeding: dict[str, StreamSpec] = {}
+    returning: dict[str, StreamSpec] = {}
+    for stream in manifest.streams:
+        by_name = feeding if stream.direction is StreamDirection.INPUT else returning
+        by_name[stream.name] = stream
+    return feeding, returning
 
 
 def output_sizes(outputs: Sequence[TensorSpec]) -> OutputSizes | None:

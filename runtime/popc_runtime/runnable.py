@@ -8,6 +8,7 @@ from types import TracebackType
 
 from popc_runtime.data.calls import inputs_by_position
 from popc_runtime.errors import UsageError
+from popc_runtime.format import StreamDirection
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import TYPE_CHECKING, Any, Self
 
@@ -48,11 +49,22 @@ class Runnable(ABC):
     outputs: tuple[TensorSpec, ...]
     recipe: Recipe | None = None
     share: ReplicaShare | None = None
-    _streams: Mapping[str, StreamSpec]
+    _feeding: Mapping[str, StreamSpec]
+    _returning: Mapping[str, StreamSpec]
 
-    def stream(self, name: str) -> StreamSpec:
-        """The data that moves through a stream."""
-        return self._streams[name]
+    def stream(self, name: str, direction: str | None = None) -> StreamSpec:
+        """The data that moves through a stream.
+
+        An input and an output may have one name: ``direction``, "input" or "output", says whose
+        stream is meant, by default that of the input.
+
+        Raises:
+            KeyError: there is none.
+        """
+        by_name = self._returning if direction == StreamDirection.OUTPUT else self._feeding
+        if name not in by_name and direction is None:
+            by_name = self._returning
+        return by_name[name]
 
     @property
     def group(self) -> Group | None:

@@ -17,7 +17,7 @@ from popc_runtime.data.streams import (
 )
 from popc_runtime.data.streams.prefetch import prefetch
 from popc_runtime.errors import StreamError, UsageError
-from popc_runtime.format import Array, StreamSpec, TensorSpec
+from popc_runtime.format import Array, StreamDirection, StreamSpec, TensorSpec
 
 __all__ = ["Session", "Steppable"]
 
@@ -33,7 +33,7 @@ class Steppable(Protocol):
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Outputs of a step."""
 
-    def stream(self, name: str) -> StreamSpec:
+    def stream(self, name: str, direction: str | None = None) -> StreamSpec:
         """The data that moves through a stream."""
 
     def get_cycle_count(self, name: str = "") -> int:
@@ -77,6 +77,7 @@ class Session:
         name: str,
         end: SourceLike | SinkLike,
         *,
+        direction: str | None = None,
         depth: int | None = None,
         repeat: bool = False,
         timeout: float | None = None,
@@ -86,6 +87,7 @@ class Session:
         Args:
             name: The stream.
             end: See `popc_runtime.data.streams.make_source` and `make_sink`.
+            direction: "input" or "output", which has to be said where both have the name.
             depth: For a source: how many samples a background thread reads ahead; 0 reads each
                 sample when the program asks for it.  Default: what the archive was compiled for
                 (0 if nothing was said) for iterables and callables, and 0 for arrays, lists, files
@@ -94,24 +96,41 @@ class Session:
             timeout: For a queue: seconds to wait for a sample or for room; ``None`` waits for ever.
 
         Raises:
-            UsageError: no such stream, connected already, or an end that fits neither.
+            UsageError: no such stream, connected already, or an end that fits neither; or it is not
+                said which of two streams is meant.
         """
         self._check_open()
-        if name in self._sources or name in self._sinks:
+        feeds = self._is_input(name, direction)
+        if name in (self._sources if feeds else self._sinks):
             raise UsageError(f"stream {name!r} is already connected")
-        if name in self._inputs:
-            stream = self._executable.stream(name)
+        if feeds:
+            stream = self._executable.stream(name, StreamDirection.INPUT)
             source = make_source(stream, end, repeat=repeat, timeout=timeout)  # type: ignore[arg-type]
             if depth is None:
                 depth = 0 if is_at_hand(end) else stream.depth
             # Synthetic data takes the place of the source, which is never asked.
             self._sources[name] = prefetch(source, 0 if stream.synthetic else depth)
-        elif name in self._outputs:
-            self._sinks[name] = make_sink(self._executable.stream(name), end, timeout=timeout)  # type: ignore[arg-type]
         else:
-            streams = ", ".join([*self._inputs, *self._outputs])
-            raise UsageError(f"there is no stream {name!r}", hint=f"the streams are {streams}")
+            stream = self._executable.stream(name, StreamDirection.OUTPUT)
+            self._sinks[name] = make_sink(stream, end, timeout=timeout)  # type: ignore[arg-type]
         return self
+
+    def _is_input(self, name: str, direction: str | None) -> bool:
+        """True if an input stream is meant, False if an output stream is."""
+        ways = {StreamDirection.INPUT: self._inputs, StreamDirection.OUTPUT: self._outputs}
+        found = [way for way, names in ways.items() if name in names and direction in (None, way)]
+        if len(found) == 1:
+            return found[0] is StreamDirection.INPUT
+        if found:
+            raise UsageError(
+                f"both an input and an output are called {name!r}",
+                hint='say which: direction="input" or direction="output"',
+            )
+        if direction not in (None, *StreamDirection):
+            raise UsageError(f'direction is "input" or "output", not {direction!r}')
+        what = f"{direction or ''} stream".strip()
+        streams = ", ".join(dict.fromkeys([*self._inputs, *self._outputs]))
+        raise UsageError(f"there is no {what} {name!r}", hint=f"the streams are {streams}")
 
     def step(self, count: int = 1) -> None:
         """Run ``count`` steps.

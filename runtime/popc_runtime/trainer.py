@@ -24,6 +24,7 @@ from popc_runtime.errors import (
     UsageError,
 )
 from popc_runtime.executable import Executable
+from popc_runtime.format import StreamDirection
 from popc_runtime.ground.frozen import field, frozen
 from popc_runtime.groups import once
 from popc_runtime.kernels.core.preparation import floats_of
@@ -220,7 +221,7 @@ class Trainer:
         self._epochs, self._history = start.epoch, list(start.history)
         self._losses = list(start.losses)
         self._loss = training.loss
-        self._loss_type = executable.stream(training.loss).dtype
+        self._loss_type = executable.stream(training.loss, StreamDirection.OUTPUT).dtype
         self._shuffle = shuffle
         self._evaluate = evaluate
         self._on_step = on_step

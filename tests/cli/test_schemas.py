@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import onnx
 import pytest
 
@@ -15,6 +16,7 @@ from popc.cli.main import run
 from popc.cli.schemas import DOCUMENTS, document_schema, options_file_schema
 from popc.cli.verbs import VERBS
 from popc.cli.verbs.cache import command as cache
+from popc.cli.verbs.feed import command as feed
 from popc.options import SCHEMA
 from tests.support.models import affine
 from tools.schemas_page import schema_files
@@ -43,6 +45,8 @@ _LINES = [
     "estimate m.onnx --all",
     "explain m.onnx",
     "explain m.onnx --set num_ipus=2 --set tiles_per_ipu=1",
+    "feed bench x.npy --epochs 1 --elements 2",
+    "feed write x.npy -o y.bin",
     "inspect m.onnx",
     "inspect m.popx",
     "inspect t.popx",
@@ -64,6 +68,7 @@ _ERRORS = ["run m.popx", "run nowhere.popx", "cache clear nothing", "compile m.p
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("schemas")
     onnx.save(affine(), made / "m.onnx")
+    np.save(made / "x.npy", np.zeros((2, 3), np.float32))
     lines = [str(made / "m.onnx"), "-o", str(made / "m.popx"), "--set", "cost_report=true"]
     assert run(["-q", "compile", *lines]) == 0
     lines = [str(made / "m.onnx"), "-o", str(made / "p.popx"), "--set", "enable_inplace=false"]
@@ -114,8 +119,9 @@ def test_documents_are_what_their_schemas_say(
 
 
 def test_there_is_a_schema_for_everything() -> None:
-    expected = {*VERBS, "version"} - {"cache"}
+    expected = {*VERBS, "version"} - {"cache", "feed"}
     expected |= {f"cache-{name}" for name in cache.commands}
+    expected |= {f"feed-{name}" for name in feed.commands}
     assert DOCUMENTS.keys() == expected
     for name in DOCUMENTS:
         jsonschema.Draft202012Validator.check_schema(document_schema(name))

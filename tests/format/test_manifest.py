@@ -168,7 +168,7 @@ def test_contradictions_are_found_before_writing() -> None:
     sequence = SequenceSpec("q", ("nowhere",))
     assert "nowhere" in sample_manifest(sequences=(sequence,)).problem()
     stream = StreamSpec("x", StreamDirection.OUTPUT, DType.BOOL, (), 1, ReturnType.ALL)
-    assert "two streams" in sample_manifest(streams=(stream, stream)).problem()
+    assert "two output streams" in sample_manifest(streams=(stream, stream)).problem()
 
 
 def test_packing_sorts_maps_at_every_level() -> None:

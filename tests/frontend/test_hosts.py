@@ -6,14 +6,15 @@ import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 from zipfile import ZipFile
 
 import pytest
 
 from popc.cli.main import run
-from popc.frontend import load_model
+from popc.frontend import converter_script, load_model
 from popc.frontend.hosts import recognise_model
-from popc_runtime.errors import ModelError
+from popc_runtime.errors import ModelError, SpokenHint
 
 
 def _file(name: str, content: bytes = b"") -> Callable[[Path], Path]:
@@ -47,34 +48,45 @@ def _folder(file: str, content: bytes = b"") -> Callable[[Path], Path]:
 _PIR = json.dumps({"base_code": {"magic": "pir", "version": 1}, "program": {}}).encode()
 
 
-@pytest.mark.parametrize(
-    ("make", "what", "command"),
-    [
-        (_folder("saved_model.pb"), "a SavedModel of TensorFlow", "python -m tf2onnx.convert"),
-        (_folder("config.json", b'{"model_type": "bert"}'), "of transformers", "optimum-cli"),
-        (_folder("net.pdmodel"), "a program of Paddle", "paddle2onnx"),
-        (_file("net.pdmodel"), "a program of Paddle", "paddle2onnx"),
-        (_file("net.json", _PIR), "a program of Paddle", "paddle2onnx"),
-        (_zip("m.keras", "config.json", "model.weights.h5"), "a model of Keras", "python -c"),
-        (_file("m.h5", b"\x89HDF\r\n\x1a\n"), "a model of Keras", "python -c"),
-        (_zip("m.pt2", "m/archive_format"), "that torch.export has saved", "python -c"),
-        (_zip("m.pt", "m/data.pkl"), "a file of PyTorch", ""),
-    ],
-)
+_KINDS: Final = [
+    (_folder("saved_model.pb"), "a SavedModel of TensorFlow", "saved_model"),
+    (_folder("config.json", b'{"model_type": "bert"}'), "of transformers", "transformers"),
+    (_folder("net.pdmodel"), "a program of Paddle", "paddle"),
+    (_folder("net.json", _PIR), "a program of Paddle", "paddle"),
+    (_file("net.pdmodel"), "a program of Paddle", "paddle"),
+    (_file("net.json", _PIR), "a program of Paddle", "paddle"),
+    (_zip("m.keras", "config.json", "model.weights.h5"), "a model of Keras", "keras"),
+    (_file("m.h5", b"\x89HDF\r\n\x1a\n"), "a model of Keras", "keras"),
+    (_file("m.tflite", b"\x1c\0\0\0TFL3"), "of TensorFlow Lite", "tensorflow_lite"),
+    (_zip("m.pt2", "m/archive_format"), "that torch.export has saved", "torch_export"),
+]
+
+
+@pytest.mark.parametrize(("make", "what", "kind"), _KINDS)
 def test_models_of_other_frameworks(
-    make: Callable[[Path], Path], what: str, command: str, tmp_path: Path
+    make: Callable[[Path], Path], what: str, kind: str, tmp_path: Path
 ) -> None:
     path = make(tmp_path)
     with pytest.raises(ModelError, match=what) as caught:
         load_model(path)
     found = recognise_model(path)
     assert found is not None
-    assert caught.value.hint == found.hint
-    assert (command in found.hint) if command else not found.hint
-    if command:  # the words come back as they are when the line is pasted
-        line = found.hint.split("then `")[1].split("`, and")[0]
-        assert tuple(shlex.split(line)) == found.command
-        assert str(path if path.suffix != ".json" else path.parent) in line or "net" in line
+    assert found.kind == kind
+    assert callable(getattr(converter_script, kind))
+    hint = caught.value.hint
+    assert isinstance(hint, SpokenHint)
+    install, compile_ = hint.command_line.split("`")[1::2]
+    assert install.startswith("python3 -m venv converter && converter/bin/python -m pip install ")
+    words = shlex.split(compile_)  # they come back as they are when the line is pasted
+    assert words == [
+        "popc", "compile", str(path), "--converter-python", "converter/bin/python"
+    ]  # fmt: skip
+
+
+def test_files_of_objects_are_not_converted(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="a file of PyTorch") as caught:
+        load_model(_zip("m.pt", "m/data.pkl")(tmp_path))
+    assert not caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -98,4 +110,4 @@ def test_what_nobody_else_owns_is_left_to_the_reader(
 def test_the_command_line_takes_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = _folder("saved_model.pb")(tmp_path)
     assert run(["compile", str(path), "-o", str(tmp_path / "m.popx")]) == 3
-    assert "tf2onnx" in capsys.readouterr().err
+    assert "--converter-python" in capsys.readouterr().err

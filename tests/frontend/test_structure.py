@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, parser
 
-from popc.frontend import load_model
+from popc.frontend import load_model, structure
+from popc.frontend.structure import sort_nodes
+from popc.frontend.walk import all_nodes, direct_reads
 from popc_runtime.errors import ModelError
 from tests.support.oracles import run_model
 
@@ -149,6 +151,22 @@ def _nested(depth: int) -> onnx.ModelProto:
     model = helper.make_model(graph, ir_version=8)
     model.opset_import[0].version = 17
     return model
+
+
+def test_sorted_models_are_read_once_however_deep_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[onnx.NodeProto] = []
+
+    def counted(node: onnx.NodeProto) -> list[str]:
+        read.append(node)
+        return list(direct_reads(node))
+
+    monkeypatch.setattr(structure, "direct_reads", counted)
+    monkeypatch.setattr(structure, "reads", None)  # what looks into subgraphs again and again
+    model = _nested(20)
+    assert sort_nodes(model, owned=False) is model
+    assert len(read) == len(list(all_nodes(model.graph.node)))
 
 
 def test_deep_nesting_is_refused_in_words() -> None:

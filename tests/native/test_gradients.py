@@ -308,3 +308,27 @@ def test_gradients_of_softmax_along_any_axis(library: Library, opcode: str, axis
     x, dy = _numbers(5, 6, 7), _numbers(5, 6, 7, seed=1)
     (y,) = numpy_results(opcode.removesuffix("Grad"), [x], [x], {"axis": axis})
     _compare(library, opcode, [dy, y], [x], {"axis": axis}, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("constant", [(), (1, 2)])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("batch", "channels", "filters", "taps"),
+    [(1, 64, 24, (4, 4)), (5, 7, 3, (2, 3)), (2, 16, 1, (1, 5)), (3, 9, 20, (1, 1))],
+)
+def test_transposed_convolutions_of_single_pixels(
+    library: Library,
+    batch: int,
+    channels: int,
+    filters: int,
+    taps: tuple[int, int],
+    constant: tuple[int, ...],
+    *,
+    bias: bool,
+) -> None:
+    x, w = _numbers(batch, channels, 1, 1), _numbers(channels, filters, *taps, seed=1)
+    added = _numbers(filters, seed=2) if bias else None
+    attributes = {"strides": (2, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0), "group": 1}
+    attributes["activation"] = "Relu"
+    out = np.empty((batch, filters, *taps), np.float32)
+    _compare(library, "ConvTranspose", [x, w, added], [out], attributes, constant, 1e-4, 1e-4)

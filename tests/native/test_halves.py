@@ -6,6 +6,7 @@ last place of the half type, taken at the largest result, for a sum may be near 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,19 @@ from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
 from popc_runtime.native import Library, native_opcodes
 from popc_runtime.native.halves import MOVES
 from tests.native.bindings import native_results, numpy_results, steady_results
+
+_LAYER: Final[dict[str, Any]] = {
+    "direction": "bidirectional",
+    "clip": 0.0,
+    "input_forget": 0,
+    "linear_before_reset": 1,
+}
+
+
+def _functions(*names: str) -> dict[str, Any]:
+    zeros = (0.0,) * 2 * len(names)
+    return _LAYER | {"activations": names * 2, "alphas": zeros, "betas": zeros}
+
 
 _CASES: Final[tuple[tuple[str, list[tuple[int, ...]], tuple[int, ...], dict[str, Any]], ...]] = (
     ("MatMul", [(1, 300), (300, 40)], (1, 40), {}),
@@ -38,6 +52,14 @@ _CASES: Final[tuple[tuple[str, list[tuple[int, ...]], tuple[int, ...], dict[str,
     ("ReduceMax", [(5, 70)], (5, 1), {"axes": (1,)}),
     ("ReduceMin", [(5, 70)], (5, 1), {"axes": (1,)}),
     ("ReduceSumSquare", [(5, 70)], (5, 1), {"axes": (1,)}),
+    ("RNN", [(5, 2, 9), (2, 20, 9), (2, 20, 20)], (5, 2, 2, 20), _functions("tanh")),
+    ("GRU", [(5, 2, 9), (2, 60, 9), (2, 60, 20)], (5, 2, 2, 20), _functions("sigmoid", "tanh")),
+    (
+        "LSTM",
+        [(5, 2, 9), (2, 80, 9), (2, 80, 20)],
+        (5, 2, 2, 20),
+        _functions("sigmoid", "tanh", "tanh"),
+    ),
 )
 DIGITS: Final = {DType.FLOAT16: 2.0**-10, DType.BFLOAT16: 2.0**-7}
 
@@ -69,6 +91,51 @@ def test_kernels_of_halves(
     outputs = [np.empty(result, dtype.storage)]
     types = [dtype] * (len(inputs) + 1)
     arguments = (opcode, inputs, outputs, attributes, constant)
+    expected = numbers_of(numpy_results(*arguments, dtypes=types)[0], dtype)
+    got = numbers_of(steady_results(library, *arguments, dtypes=types)[0], dtype)
+    assert np.abs(got - expected).max() <= DIGITS[dtype] * np.abs(expected).max()
+
+
+_LAID: Final[dict[str, Callable[[Array], Array]]] = {
+    "channels last": lambda x: np.moveaxis(np.moveaxis(x, 1, -1).copy(), -1, 1),
+    "part of pixels": lambda x: np.moveaxis(
+        np.concatenate([np.moveaxis(x, 1, -1)] * 2, axis=-1)[..., : x.shape[1]], -1, 1
+    ),
+    "one image": lambda x: np.broadcast_to(x[:1].copy(), x.shape),
+    "backwards": lambda x: x[..., ::-1].copy()[..., ::-1],
+}
+
+
+@pytest.mark.parametrize("layout", _LAID)
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+@pytest.mark.parametrize(
+    ("opcode", "shapes", "result", "attributes"),
+    [
+        ("Conv", [(2, 16, 9, 7), (8, 16, 3, 3), (8,)], (2, 8, 7, 5), {}),
+        ("Conv", [(2, 16, 9, 7), (16, 1, 3, 3), (16,)], (2, 16, 7, 5), {"group": 16}),
+        ("MaxPool", [(2, 16, 8, 6)], (2, 16, 4, 3), {"kernel_shape": (2, 2), "strides": (2, 2)}),
+        ("ReduceMean", [(2, 16, 8, 6)], (2, 16, 1, 1), {"axes": (2, 3)}),
+        ("Softmax", [(2, 16, 8, 6)], (2, 16, 8, 6), {"axis": 1}),
+        ("MatMul", [(2, 3, 20, 30), (30, 40)], (2, 3, 20, 40), {}),
+    ],
+)
+def test_images_keep_the_order_in_which_they_lie(
+    library: Library,
+    opcode: str,
+    shapes: list[tuple[int, ...]],
+    result: tuple[int, ...],
+    attributes: dict[str, Any],
+    dtype: DType,
+    layout: str,
+) -> None:
+    random = np.random.default_rng(0)
+    first, *rest = [stored(random.standard_normal(shape), dtype) for shape in shapes]
+    inputs = [_LAID[layout](first), *rest]
+    outputs = [np.empty(result, dtype.storage)]
+    if layout == "channels last" and opcode in ("Conv", "MaxPool"):
+        outputs = [_LAID[layout](outputs[0])]
+    types = [dtype] * (len(inputs) + 1)
+    arguments = (opcode, inputs, outputs, attributes, (1, 2))
     expected = numbers_of(numpy_results(*arguments, dtypes=types)[0], dtype)
     got = numbers_of(steady_results(library, *arguments, dtypes=types)[0], dtype)
     assert np.abs(got - expected).max() <= DIGITS[dtype] * np.abs(expected).max()

@@ -13,7 +13,9 @@ _ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["popart_bert", "popart_cnn", "popart_operators"])
+@pytest.mark.parametrize(
+    "name", ["popart_bert", "popart_cnn", "popart_custom_operator", "popart_operators"]
+)
 def test_the_losses_are_those_of_pytorch(name: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(_ROOT / "facade")}
     done = subprocess.run(

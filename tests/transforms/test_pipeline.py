@@ -17,7 +17,7 @@ from popc.ops.build import build
 from popc.options import Options
 from popc.progress import Stage
 from popc.transforms import transform
-from popc.transforms.base import RewritePass, run_to_fixed_point
+from popc.transforms.base import Pass, PassReport, RewritePass, run_to_fixed_point
 from popc.transforms.context import insertion_orders
 from popc_runtime.format import DType
 from tests.support.models import affine
@@ -136,3 +136,22 @@ def test_orders_hold_until_a_pass_changes_something(
 
 def test_verification_is_off_by_default() -> None:
     assert not Options().verify_ir
+
+
+def test_what_found_nothing_runs_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[
+        tuple[type[Pass], int]
+    ] = []  # of passes, how many changes there had been before each
+    changes = [0]
+    plain = Pass.__call__
+
+    def counted(self: Pass, graph: Graph, *, check: bool = False) -> PassReport:
+        report = plain(self, graph, check=check)
+        runs.append((type(self), changes[0]))
+        changes[0] += report.changes
+        return report
+
+    monkeypatch.setattr(Pass, "__call__", counted)
+    popc.compile(affine())
+    assert changes[0] > 0
+    assert len(runs) == len(set(runs))

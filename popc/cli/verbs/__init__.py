@@ -37,6 +37,7 @@ VERBS: Final = {
     "tune": Verb("build", "Search for options with which a model costs least."),
     "run": Verb("run", "Run an archive or a model."),
     "train": Verb("run", "Train an archive on a data set."),
+    "feed": Verb("run", "Write data sets into files, and measure how fast they are."),
     "bench": Verb("run", "Measure how fast an archive or a model loads and runs."),
     "serve": Verb("run", "Serve archives over HTTP and gRPC."),
     "verify": Verb("run", "Compare results with another runtime."),

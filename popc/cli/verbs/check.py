@@ -24,7 +24,7 @@ from popc_runtime.errors import DoesNotFitError, ModelError, UsageError
 
 if TYPE_CHECKING:
     from popc.compiler import Compiled
-    from popc.frontend import LoadedModel
+    from popc.frontend import LoadedModel, ModelSource
     from popc.progress import Watch
     from popc.request import CompileRequest
     from popc.requests import Requests
@@ -93,11 +93,11 @@ def _check_compiles(
 
     requests = settings.requests(path, train)
     check_target(requests.programs[0].options)
-    known = _check_model(path)
+    watch = Watch(console.on_progress())
+    loaded = requests.programs[0].load(watch)
+    known = _check_model(loaded)
     if known.exit_code:
         return known
-    loaded = requests.programs[0].load()
-    watch = Watch(console.on_progress())
     with sharing():
         answers = [_answer(request, loaded, watch) for request in requests.programs]
         compiled = [answer.compiled for answer in answers if answer.compiled is not None]
@@ -228,10 +228,10 @@ def _signers(archive: ArchiveFile, path: Path, keys: tuple[Path, ...]) -> list[s
     return list(require_signature(archive, str(path), keys, whole=True))
 
 
-def _check_model(path: Path) -> Report:
+def _check_model(source: ModelSource) -> Report:
     from popc.frontend import find_unsupported, load_model
 
-    found = find_unsupported(load_model(path))
+    found = find_unsupported(load_model(source))
     data = {
         "kind": "model",
         "supported": not found,

@@ -66,7 +66,7 @@ __all__ = ["command"]
 @click.option("--dot-ops", metavar="FIRST:LAST", help="Draw these ops of the schedule only.")
 @click.option(
     "--stop-after",
-    type=click.Choice([stage.value for stage in Stage if stage is not Stage.PACK]),
+    type=click.Choice([stage.value for stage in Stage if stage not in (Stage.CONVERT, Stage.PACK)]),
     help="Print the result of this stage; write no archive.",
 )
 @click.option("--time-passes", is_flag=True, help="Print how long each stage took.")
@@ -148,6 +148,7 @@ def command(
         _refuse_target(target, model)
         refuse_to_replace(target, force=force)  # before minutes of work, not after
         require_room_for(target)
+        requests = requests.with_onnx_folder(str(target.parent))
     first = requests.programs[0]
     with advised(console, first, lambda change: compile_line(model, settings, train, change)):
         return _compile(console, requests, target, dumps, against, force=force, times=time_passes)
@@ -178,7 +179,7 @@ def _refuse_terminal(console: Console) -> None:
 
 def _show_options(settings: ModelSettings, *, trains: bool) -> Report:
     options = settings.resolve(trains=trains)
-    rows, hosts = options.to_manifest(), options.foreign.keys
+    rows, hosts = options.settings(), options.foreign.keys
     text = format_table(
         [
             [row.name, "=", str(row.value), f"# from {row.origin}", hosts.get(row.name, "")]
@@ -222,7 +223,7 @@ def _stop_after(
         raise UsageError("--stop-after train needs --train FILE")
     watch = Watch(console.on_progress(), dumps.stages.__setitem__, dumps.on_graph, stage)
     with suppress(Stopped):
-        compile_program(request, request.load(), watch)
+        compile_program(request, request.load(watch), watch)
     dumps.write()
     text = dumps.stages[stage]
     return Report("compile", {"stage": stage.value, "text": text}, text.rstrip())

@@ -13,6 +13,7 @@ from popc.cli.console import Console
 from popc.cli.engine_options import (
     calls_option,
     engine_option,
+    feed_key_option,
     limits_option,
     program_option,
     threads_option,
@@ -31,6 +32,7 @@ from popc.inputs.choices import PIXELS
 from popc_runtime.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
+    from popc.inputs.arrays import FeedKey
     from popc_runtime import Executable
     from popc_runtime.cycles.execution import ExecutionReport
     from popc_runtime.format import Array, TensorSpec
@@ -66,6 +68,11 @@ __all__ = ["command"]
     show_default=True,
     help="Run this many steps; inputs with a leading dimension of STEPS, or with the samples of "
     "all steps in a row, are split.",
+)
+@feed_key_option(
+    "--feed-key",
+    "Verify inputs that are files: each must have the seal that `popc feed write --key` makes with "
+    "the key in FILE, and ID.",
 )
 @click.option(
     "--strict",
@@ -144,6 +151,7 @@ def command(
     inputs: tuple[str, ...],
     results: tuple[str, ...],
     steps: int,
+    feed_key: FeedKey | None,
     strict: bool,
     seed: int | None,
     fp_checks: bool | None,
@@ -192,7 +200,7 @@ def command(
         host_calls=host_calls,
     )
     executable = executable.program(program) if program else executable
-    samples = gather_inputs(inputs, executable, steps, pixels)
+    samples = gather_inputs(inputs, executable, steps, pixels, feed_key)
     targets = plan_outputs(results, executable.outputs, force=force)
     if console.json and "-" in targets.values():
         raise UsageError("stdout takes the JSON document or an array, not both")

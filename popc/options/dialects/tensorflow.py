@@ -33,6 +33,8 @@ def _chips(table: HostTable) -> Mapping[str, object] | str:
 def _recomputed(table: HostTable) -> Mapping[str, object] | str:
     if not table["allow_recompute"]:
         return "nothing is computed again"
+    if not table.trains:
+        return "a program for inference keeps nothing for a backward pass"
     pipelined = str(table.options.get("enable_pipelining", "false")).lower() in ("true", "1")
     return {"auto_recomputation": "pipeline" if pipelined else "standard"}
 

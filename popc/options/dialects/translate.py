@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from popc.options.dialects.dialect import (
@@ -99,6 +99,29 @@ def _mixed(found: Sequence[tuple[Dialect, Setting]]) -> str:
     return f"settings of several systems do not mix: {said}"
 
 
+def _join(kept: list[Setting], made: Sequence[Setting]) -> None:
+    """Add what a row has become; rows that agree, or have entries of one table, are one setting."""
+    for setting in made:
+        for place, other in enumerate(kept):
+            value = _joined(other.value, setting.value)
+            if other.host and other.key == setting.key and value is not None:
+                kept[place] = replace(other, value=value, host=f"{other.host}, {setting.host}")
+                break
+        else:
+            kept.append(setting)
+
+
+def _joined(first: object, second: object) -> object | None:
+    """Both in one; ``None`` if they contradict each other."""
+    if first == second:
+        return first
+    if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
+        return None
+    if any(first[name] != second[name] for name in first.keys() & second.keys()):
+        return None
+    return {**first, **second}
+
+
 class _Translator:
     """Translates tables of one dialect."""
 
@@ -124,7 +147,7 @@ class _Translator:
                 if setting is None:
                     implied += made
                 else:
-                    self._source_of(setting, native, sources).extend(made)
+                    _join(self._source_of(setting, native, sources), made)
         foreign = ForeignSettings(
             self._dialect.name, tuple(self._rows), FrozenTable(self._training), self._trains
         )

@@ -2,7 +2,7 @@
 
 from popc.options.kinds.kind import Kind
 from popc.options.kinds.lists import Known, Names, Patterns, Several, require_known
-from popc.options.kinds.scalars import Choice, Number, Text, Truth, Whole
+from popc.options.kinds.scalars import Choice, Number, PathName, Text, Truth, Whole
 from popc.options.kinds.tables import Table, parse_entries
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Known",
     "Names",
     "Number",
+    "PathName",
     "Patterns",
     "Several",
     "Table",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -111,6 +112,18 @@ class Text(Kind[str]):
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"is {value!r}, but must be text")
         return value.strip()
+
+
+class PathName(Kind[str]):
+    """The path of a file or folder, "" for none."""
+
+    called: ClassVar[str] = "path"
+
+    def parse(self, value: object) -> str:
+        """Text or a path, without blanks around it."""
+        if not isinstance(value, str | os.PathLike):
+            raise ValueError(f"is {value!r}, but must be a path")
+        return os.fspath(value).strip()
 
 
 class Choice(Kind[Word]):

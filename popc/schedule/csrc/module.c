@@ -2,7 +2,7 @@
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
 
-#include "shift.h"
+#include "bound.h"
 
 enum { COLUMNS = 16 };
 
@@ -161,7 +161,54 @@ static PyObject *order(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+enum { BOUND_COLUMNS = 12 };
+
+// Reads columns in the order of `_bound_columns` in popc/schedule/bound.py.
+static bool read_bound(Held *held, Bound *bound, PyObject *table) {
+    int64_t *columns[BOUND_COLUMNS], counts[BOUND_COLUMNS];
+    for (int i = 0; i < BOUND_COLUMNS; i++) {
+        columns[i] = numbers_of(held, PyTuple_GetItem(table, i), PyBUF_SIMPLE, &counts[i]);
+        if (!columns[i]) return false;
+    }
+    const int64_t nodes = counts[8], buffers = counts[9], leaders = counts[11];
+    bound->nodes = nodes, bound->buffers = buffers, bound->leaders = leaders;
+    bound->later = (Lists){columns[0], columns[1]};
+    bound->makes = (Lists){columns[2], columns[3]};
+    bound->reads = (Lists){columns[4], columns[5]};
+    bound->parts = (Lists){columns[6], columns[7]};
+    bound->order = columns[8], bound->weights = columns[9];
+    bound->initial = columns[10], bound->stays = columns[11];
+    const bool fits = are_lists(bound->later, counts[0], nodes, counts[1], nodes) &&
+                      are_lists(bound->makes, counts[2], nodes, counts[3], buffers) &&
+                      are_lists(bound->reads, counts[4], nodes, counts[5], leaders) &&
+                      are_lists(bound->parts, counts[6], leaders, counts[7], buffers) &&
+                      all_below(bound->order, nodes, nodes) && counts[10] == buffers;
+    return fits || refuse();
+}
+
+static PyObject *find_certain(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *table, *result;
+    if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &table, &result)) return NULL;
+    Held held = {.count = 0};
+    Bound bound;
+    Outcome outcome = INTERRUPTED;
+    if (read_bound(&held, &bound, table)) {
+        int64_t count;
+        int64_t *live = numbers_of(&held, result, PyBUF_WRITABLE, &count);
+        if (live && count == bound.nodes)
+            outcome = add_certain_bytes(&bound, live);
+        else
+            refuse();
+    }
+    release(&held);
+    if (outcome == NO_MEMORY) return PyErr_NoMemory();
+    if (outcome == INTERRUPTED) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"add_certain_bytes", find_certain, METH_VARARGS, "What popc.schedule.bound defines."},
     {"order_nodes", order, METH_VARARGS, "What popc.schedule.algorithms.kahn defines."},
     {"measure_steps", measure, METH_VARARGS, "What popc.schedule.measures defines."},
     {"shift_blocks", run, METH_VARARGS, "What popc.schedule.shift defines."},

@@ -1,180 +1,9 @@
-#include "shift.h"
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "search.h"
+
 enum { BETWEEN_QUESTIONS = 64 };  // blocks that are tried until the caller is asked again
-
-typedef struct { int64_t attraction, stretch, total; } Gain;
-
-typedef struct {
-    Shift *shift;
-    int64_t *order;
-    int64_t *place, *tried;  // of each node
-    int64_t *last;  // of each buffer, the place of the last reader
-    int64_t *live;  // before each place
-    int64_t *starts, *earlier;  // of each node, those that it waits for
-    int64_t *scratch, *new_place, *seen;  // of places, of nodes, of nodes
-    int64_t *value, *stamp;  // of buffers
-    int64_t epoch;  // what is stamped with it is marked
-    int64_t peak;
-    int questions;
-    Outcome outcome;
-} State;
-
-// -- what moves gain ------------------------------------------------------------------------------
-
-static bool is_less(Gain a, Gain b) {
-    if (a.attraction != b.attraction) return a.attraction < b.attraction;
-    if (a.stretch != b.stretch) return a.stretch < b.stretch;
-    return a.total < b.total;
-}
-
-static int64_t sum_block(const State *s, const int64_t *values, int64_t start, int64_t length) {
-    int64_t sum = 0;
-    for (int64_t place = start; place < start + length; place++) sum += values[s->order[place]];
-    return sum;
-}
-
-// Marks the buffers that die in a block; their bytes.
-static int64_t mark_dying(State *s, int64_t start, int64_t length) {
-    const Shift *shift = s->shift;
-    int64_t bytes = 0;
-    s->epoch++;
-    for (int64_t place = start; place < start + length; place++) {
-        const int64_t node = s->order[place];
-        for (int64_t i = shift->reads.starts[node]; i < shift->reads.starts[node + 1]; i++) {
-            const int64_t buffer = shift->reads.items[i], last = s->last[buffer];
-            if (last < start || last >= start + length || s->stamp[buffer] == s->epoch) continue;
-            s->stamp[buffer] = s->epoch;
-            bytes += shift->frees[buffer];
-        }
-    }
-    return bytes;
-}
-
-// Marks the buffers that a block reads, with the place of the last reader in it.
-static void mark_reads(State *s, int64_t start, int64_t length) {
-    const Lists reads = s->shift->reads;
-    s->epoch++;
-    for (int64_t place = start; place < start + length; place++) {
-        const int64_t node = s->order[place];
-        for (int64_t i = reads.starts[node]; i < reads.starts[node + 1]; i++) {
-            s->stamp[reads.items[i]] = s->epoch;
-            s->value[reads.items[i]] = place;
-        }
-    }
-}
-
-// The nodes from the first to the last place that a move changes, as they are afterwards.
-static int64_t write_moved(const State *s, int64_t start, int64_t length, int64_t target) {
-    const size_t block = (size_t)length * sizeof(int64_t);
-    if (target < start) {
-        memcpy(s->scratch, s->order + start, block);
-        memcpy(s->scratch + length, s->order + target, (size_t)(start - target) * sizeof(int64_t));
-        return start - target + length;
-    }
-    const int64_t between = target - start;
-    memcpy(s->scratch, s->order + start + length, (size_t)between * sizeof(int64_t));
-    memcpy(s->scratch + between, s->order + start, block);
-    return between + length;
-}
-
-static int64_t distance(int64_t a, int64_t b) { return a < b ? b - a : a - b; }
-
-// By how much a move changes the distance of tied nodes.
-static int64_t stretch(State *s, int64_t start, int64_t length, int64_t target) {
-    const Lists ties = s->shift->ties;
-    if (ties.starts[s->shift->nodes] == 0) return 0;
-    const int64_t first = start < target ? start : target;
-    const int64_t count = write_moved(s, start, length, target);
-    s->epoch++;
-    for (int64_t i = 0; i < count; i++) {
-        s->new_place[s->scratch[i]] = first + i;
-        s->seen[s->scratch[i]] = s->epoch;
-    }
-    int64_t change = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t node = s->scratch[i];
-        for (int64_t t = ties.starts[node]; t < ties.starts[node + 1]; t++) {
-            const int64_t other = ties.items[t];
-            const bool moves = s->seen[other] == s->epoch;
-            if (moves && other < node) continue;  // seen from the other side
-            const int64_t goal = moves ? s->new_place[other] : s->place[other];
-            change += distance(s->new_place[node], goal);
-            change -= distance(s->place[node], s->place[other]);
-        }
-    }
-    s->shift->work += count;
-    return change;
-}
-
-typedef struct {
-    Gain gain;
-    int64_t target;
-} Move;
-
-static void consider(Move *best, Gain gain, int64_t target) {
-    if (is_less(gain, best->gain)) *best = (Move){gain, target};
-}
-
-// Beginning at each place before the start, down to the lowest.
-static void look_earlier(State *s, int64_t start, int64_t length, int64_t low, Move *best) {
-    Shift *shift = s->shift;
-    const Lists reads = shift->reads;
-    const int64_t rank = sum_block(s, shift->ranks, start, length);
-    const int64_t made = sum_block(s, shift->made, start, length);
-    int64_t loose = mark_dying(s, start, length), mark = s->epoch;
-    Gain gain = {0, 0, 0};
-    for (int64_t place = start - 1; place >= low; place--) {
-        const int64_t node = s->order[place];
-        gain.attraction += length * shift->ranks[node] - rank;
-        gain.total += made - loose - length * shift->made[node];
-        for (int64_t i = reads.starts[node]; i < reads.starts[node + 1]; i++) {
-            const int64_t buffer = reads.items[i], frees = shift->frees[buffer];
-            if (s->stamp[buffer] == mark) {  // from now on it is this node after which it dies
-                s->stamp[buffer] = 0;
-                loose -= frees;
-                gain.total += frees * (start + length - s->last[buffer]);
-            } else if (s->last[buffer] == place) {
-                gain.total += length * frees;
-            }
-        }
-        gain.stretch = stretch(s, start, length, place);
-        consider(best, gain, place);
-    }
-    shift->work += start - low + length;
-}
-
-// Beginning at each place after the start, up to the highest.
-static void look_later(State *s, int64_t start, int64_t length, int64_t high, Move *best) {
-    Shift *shift = s->shift;
-    const Lists reads = shift->reads;
-    const int64_t rank = sum_block(s, shift->ranks, start, length);
-    const int64_t made = sum_block(s, shift->made, start, length);
-    int64_t loose = mark_dying(s, start, length);
-    mark_reads(s, start, length);
-    const int64_t mark = s->epoch;
-    Gain gain = {0, 0, 0};
-    for (int64_t place = start + 1; place <= high; place++) {
-        const int64_t end = place + length - 1, node = s->order[end];
-        gain.attraction += rank - length * shift->ranks[node];
-        gain.total += loose - made + length * shift->made[node];
-        for (int64_t i = reads.starts[node]; i < reads.starts[node + 1]; i++) {
-            const int64_t buffer = reads.items[i], frees = shift->frees[buffer];
-            if (s->last[buffer] != end) continue;
-            if (s->stamp[buffer] == mark) {  // from now on it is the block after which it dies
-                loose += frees;
-                gain.total += frees * (s->value[buffer] + 1 - start - length);
-            } else {
-                gain.total -= length * frees;
-            }
-        }
-        gain.stretch = stretch(s, start, length, place);
-        consider(best, gain, place);
-    }
-    shift->work += high - start + length;
-}
 
 // -- making moves ---------------------------------------------------------------------------------
 
@@ -260,6 +89,7 @@ static void find_room(const State *s, int64_t start, int64_t length, int64_t *lo
             const int64_t other = s->place[shift->later.items[i]];
             if (other >= end && other < *high) *high = other;
         }
+        if (*low == start && *high == end) break;  // there is none
     }
     *high -= length;
 }
@@ -347,6 +177,25 @@ static void find_earlier(State *s) {
             s->earlier[s->starts[later.items[i] + 1]++] = node;
 }
 
+// Notes which nodes read each buffer.
+static void find_readers(State *s) {
+    const Lists reads = s->shift->reads;
+    const int64_t nodes = s->shift->nodes, buffers = s->shift->buffers;
+    for (int64_t i = 0; i < reads.starts[nodes]; i++) s->first_reader[reads.items[i] + 2]++;
+    for (int64_t b = 0; b < buffers; b++) s->first_reader[b + 2] += s->first_reader[b + 1];
+    for (int64_t node = 0; node < nodes; node++)
+        for (int64_t i = reads.starts[node]; i < reads.starts[node + 1]; i++)
+            s->readers[s->first_reader[reads.items[i] + 1]++] = node;
+}
+
+// True if nodes have ranks or ties.
+static bool has_levels(const Shift *shift) {
+    if (shift->ties.starts[shift->nodes] > 0) return true;
+    for (int64_t node = 1; node < shift->nodes; node++)
+        if (shift->ranks[node] != shift->ranks[0]) return true;
+    return false;
+}
+
 static int64_t *cut(int64_t **memory, int64_t count) {
     *memory += count;
     return *memory - count;
@@ -354,21 +203,25 @@ static int64_t *cut(int64_t **memory, int64_t count) {
 
 Outcome shift_blocks(Shift *shift) {
     const int64_t nodes = shift->nodes, buffers = shift->buffers;
-    const int64_t edges = shift->later.starts[nodes];
-    int64_t *const all = calloc((size_t)(7 * nodes + 3 * buffers + edges + 4), sizeof(int64_t));
+    const int64_t edges = shift->later.starts[nodes], reads = shift->reads.starts[nodes];
+    const int64_t count = 9 * nodes + 4 * buffers + edges + reads + 6;
+    int64_t *const all = calloc((size_t)count, sizeof(int64_t));
     int64_t *memory = all;
     if (!all) return NO_MEMORY;
-    State s = {.shift = shift, .order = shift->order};
+    State s = {.shift = shift, .order = shift->order, .has_levels = has_levels(shift)};
     s.place = cut(&memory, nodes), s.tried = cut(&memory, nodes);
     s.live = cut(&memory, nodes + 1), s.starts = cut(&memory, nodes + 2);
     s.scratch = cut(&memory, nodes), s.new_place = cut(&memory, nodes),
     s.seen = cut(&memory, nodes);
     s.last = cut(&memory, buffers), s.value = cut(&memory, buffers),
     s.stamp = cut(&memory, buffers);
+    s.turns = cut(&memory, nodes), s.changes = cut(&memory, nodes);
+    s.first_reader = cut(&memory, buffers + 2), s.readers = cut(&memory, reads);
     s.earlier = cut(&memory, edges);
     for (int64_t buffer = 0; buffer < buffers; buffer++) s.last[buffer] = -1;
     s.live[0] = shift->first_live;
     find_earlier(&s);
+    find_readers(&s);
     refresh(&s, 0, nodes);
     sum_steps(&s, 0, nodes, &s.peak);
     search(&s);

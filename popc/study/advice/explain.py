@@ -103,9 +103,10 @@ def explain_request(
 ) -> Explanation:
     """`explain_model` for arguments that have been read."""
     check_target(request.options)
-    loaded = request.load()
+    watch = Watch(on_progress)
+    loaded = request.load(watch)
     start = perf_counter()
-    report = costs_of(plan_program(request, loaded, Watch(on_progress)))
+    report = costs_of(plan_program(request, loaded, watch))
     seconds = perf_counter() - start
     diagnosis = diagnose(report)
     if budget <= 0:

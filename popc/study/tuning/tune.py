@@ -113,8 +113,9 @@ def tune_request(
         ModelError, OptionError, UsageError: the program cannot be compiled as it is.
         UsageError: the journal is of another search.
     """
-    loaded = request.load()
-    report = costs_of(plan_program(request, loaded, Watch(on_progress)))
+    watch = Watch(on_progress)
+    loaded = request.load(watch)
+    report = costs_of(plan_program(request, loaded, watch))
     situation = Situation(request, loaded, report)
     dimensions = dimensions_of(situation, allow_inexact=allow_inexact)
     path = Path(journal) if journal is not None else None

@@ -41,6 +41,7 @@ class _Made:
 
 
 _Value: TypeAlias = "_Sample | _Made | Array | None"
+_Stream: TypeAlias = tuple[str, str]  # the kind of its transfers, and its name
 
 
 def check_overlap(graph: Graph) -> list[str]:
@@ -50,7 +51,7 @@ def check_overlap(graph: Graph) -> list[str]:
     for loop in loops:
         total *= loop.trips
     overlapped = {
-        text(op.attributes, "stream")
+        _stream(op)
         for nested in graph.walk()
         for op in nested.ops
         if op.attributes.get("overlapped")
@@ -62,14 +63,18 @@ def check_overlap(graph: Graph) -> list[str]:
     return walk.problems
 
 
+def _stream(op: Op) -> _Stream:
+    return op.op_type, text(op.attributes, "stream")
+
+
 @dataclass(slots=True)
 class _Walk:
     """One run of the program."""
 
     loops: dict[Op, MainLoop]
-    overlapped: set[str]
+    overlapped: set[_Stream]
     problems: list[str] = field(default_factory=list[str])
-    moved: Counter[str] = field(default_factory=Counter[str])
+    moved: Counter[_Stream] = field(default_factory=Counter["_Stream"])
 
     def graph(self, graph: Graph, given: Sequence[_Value], iteration: int | None) -> list[_Value]:
         """Run the ops of ``graph``; what it gives back.
@@ -112,16 +117,16 @@ class _Walk:
         return carried
 
     def _next(self, op: Op) -> _Sample:
-        stream = text(op.attributes, "stream")
+        stream = _stream(op)
         self.moved[stream] += 1
-        return _Sample(stream, self.moved[stream] - 1)
+        return _Sample(stream[1], self.moved[stream] - 1)
 
     def _store(self, op: Op, value: _Value) -> None:
-        stream, period = text(op.attributes, "stream"), integer(op.attributes, "period")
+        stream, period = _stream(op), integer(op.attributes, "period")
         wanted = (self.moved[stream] + 1) * period - 1
         if stream in self.overlapped and isinstance(value, _Made) and value.iteration != wanted:
             self.problems.append(
-                f"stream {stream!r} stores what iteration {value.iteration} has computed where "
+                f"stream {stream[1]!r} stores what iteration {value.iteration} has computed where "
                 f"that of {wanted} belongs"
             )
         self.moved[stream] += 1

@@ -52,7 +52,7 @@ class _Walk:
     def __init__(self, graph: Graph, loop: Op) -> None:
         self._graph = graph
         self._loop = loop
-        self._transfers: dict[str, int] = defaultdict(int)
+        self._transfers: dict[tuple[str, str], int] = defaultdict(int)
         self._found: dict[str, None] = {}
         self._turn = 0
 
@@ -63,7 +63,7 @@ class _Walk:
             return
         self._run(self._graph, {})
         total = integer(self._loop.attributes, "micro_batches")
-        for stream, count in self._transfers.items():
+        for (_, stream), count in self._transfers.items():
             if count != total:
                 self._found[f"{count} of {total} micro-batches go through {stream}"] = None
         yield from self._found
@@ -89,8 +89,7 @@ class _Walk:
             op, [self._as_now(op, value) for value in found if isinstance(value, _Seen)]
         )
         if op.op_type in ("HostLoad", "HostStore"):
-            stream = text(op.attributes, "stream")
-            seen = self._transfer(op, stream, seen)
+            seen = self._transfer(op, seen)
         return [seen] * len(op.outputs)
 
     def _outside(self, op: Op, values: dict[Tensor, _Value]) -> _Value:
@@ -122,7 +121,8 @@ class _Walk:
             return seen
         return _Seen(seen.number + 1, seen.stage, turn)
 
-    def _transfer(self, op: Op, stream: str, seen: _Seen | None) -> _Seen | None:
+    def _transfer(self, op: Op, seen: _Seen | None) -> _Seen | None:
+        stream = op.op_type, text(op.attributes, "stream")
         number = self._transfers[stream]
         self._transfers[stream] += 1
         if seen is not None and seen.number != number:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from popc.transforms.rules import arithmetic, gathers, identities, movements
+from popc.transforms.rules import arithmetic, gathers, identities, movements, pads
 from popc.transforms.rules.rule import LocalRule
 
 __all__ = ["RULES", "LocalRule"]
@@ -11,5 +11,6 @@ RULES: Final[tuple[LocalRule, ...]] = (
     *identities.RULES,
     *movements.RULES,
     *arithmetic.RULES,
+    *pads.RULES,
     *gathers.RULES,
 )

@@ -9,6 +9,7 @@ from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integers
 from popc.ops.build import build
 from popc.transforms.match import is_exactly, produced_by
+from popc.transforms.rules.pads import zero_pad
 from popc.transforms.rules.rule import LocalRule, sole_nearby
 from popc_runtime.format import DType
 
@@ -96,12 +97,8 @@ def _joined_pads(graph: Graph, op: Op) -> Tensor | None:
 
 
 def _pad_behind(graph: Graph, op: Op, tensor: Tensor) -> Op | None:
-    """The Pad with zeros behind an operand, if it only adds elements."""
-    pad = sole_nearby(graph, op, tensor, "Pad")
-    if pad is None or pad.attributes["mode"] != "constant" or tensor.type != op.output.type:
-        return None
-    zero = len(pad.present_inputs) == 1 and pad.attributes.get("value", 0) == 0
-    return pad if zero and min(integers(pad.attributes, "pads"), default=0) >= 0 else None
+    """The Pad with zeros behind an operand of the result's type, if it only adds elements."""
+    return zero_pad(graph, op, tensor) if tensor.type == op.output.type else None
 
 
 def _common_axis(pads: list[Op]) -> int | None:

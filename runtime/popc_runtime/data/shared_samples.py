@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from popc_runtime.format import Array, StreamSpec, TensorSpec
+from popc_runtime.format import Array, StreamDirection, StreamSpec, TensorSpec
 from popc_runtime.groups import ReplicaShare
 
 __all__ = ["Shared", "own_samples", "whole_result", "whole_shape"]
@@ -19,21 +19,25 @@ class Shared(Protocol):
     def share(self) -> ReplicaShare | None:
         """The replicas of this process."""
 
-    def stream(self, name: str) -> StreamSpec:
+    def stream(self, name: str, direction: str | None = None) -> StreamSpec:
         """The data that moves through a stream."""
 
 
-def _axis(program: Shared, name: str, rank: int) -> int | None:
-    """The dimension that counts replicas; ``None`` if this process has all there is."""
+def _axis(program: Shared, name: str, rank: int, *, fed: bool) -> int | None:
+    """The dimension that counts replicas; ``None`` if this process has all there is.
+
+    ``name`` is that of an input if it is ``fed``, else that of an output.
+    """
     share = program.share
-    if share is None or share.count == share.total or name in share.common:
+    if share is None or share.count == share.total or (fed and name in share.common):
         return None
-    return rank - len(program.stream(name).shape) - 1
+    stream = program.stream(name, StreamDirection.INPUT if fed else StreamDirection.OUTPUT)
+    return rank - len(stream.shape) - 1
 
 
 def whole_shape(program: Shared, spec: TensorSpec) -> tuple[int, ...]:
-    """The shape of what all processes together are given for a step, or give."""
-    axis, shape = _axis(program, spec.name, len(spec.shape)), spec.shape
+    """The shape of what all processes together are given for an input in a step."""
+    axis, shape = _axis(program, spec.name, len(spec.shape), fed=True), spec.shape
     if axis is None or program.share is None:
         return shape
     return (*shape[:axis], program.share.total, *shape[axis + 1 :])
@@ -41,7 +45,7 @@ def whole_shape(program: Shared, spec: TensorSpec) -> tuple[int, ...]:
 
 def own_samples(program: Shared, name: str, array: Array) -> Array:
     """The samples of this process among those of all, of the shape that `whole_shape` says."""
-    axis = _axis(program, name, array.ndim)
+    axis = _axis(program, name, array.ndim, fed=True)
     if axis is None or program.share is None:
         return array
     return np.take(array, program.share.own, axis)
@@ -54,7 +58,7 @@ def whole_result(
 
     All processes call this together.
     """
-    axis = _axis(program, name, array.ndim)
+    axis = _axis(program, name, array.ndim, fed=False)
     if axis is None or program.share is None or program.share.group is None:
         return array, note
     size = len(note)

@@ -94,7 +94,7 @@ class TensorSpec:
 
 @frozen
 class StreamSpec:
-    """A connection between host and device.
+    """A connection between host and device; an input and an output may have one name.
 
     ``shape`` is that of one sample.  ``samples_per_step`` is how many samples one step moves; 0
     means a single one that has no step dimension on the host (final values and sums).
@@ -175,7 +175,7 @@ def problem_of_streams(
     for what, names in (
         ("input", [tensor.name for tensor in inputs]),
         ("output", [tensor.name for tensor in outputs]),
-        ("stream", [stream.name for stream in streams]),
+        *_names_by_direction(streams),
         ("sequence element", [name for listed in sequences for name in listed.tensors]),
     ):
         twice = repeated(names)
@@ -199,6 +199,14 @@ def problem_of_streams(
             if problem:
                 return f"{direction} {tensor.name!r} {problem}"
     return ""
+
+
+def _names_by_direction(streams: Sequence[StreamSpec]) -> list[tuple[str, list[str]]]:
+    """The names of the streams of inputs, and those of outputs: only there each has its own."""
+    return [
+        (f"{way} stream", [stream.name for stream in streams if stream.direction is way])
+        for way in StreamDirection
+    ]
 
 
 def _problem_of_tensor(tensor: TensorSpec, stream: StreamSpec | None) -> str:

@@ -8,6 +8,7 @@ from popc_runtime.format import (
     Manifest,
     ProgramImage,
     ProgramSpec,
+    StreamDirection,
     StreamSpec,
     TensorSpec,
     instructions_of,
@@ -85,10 +86,21 @@ def local_manifest(manifest: Manifest, share: ReplicaShare) -> Manifest:
 
 
 def _local(program: Manifest | ProgramSpec, share: ReplicaShare) -> dict[str, Any]:
-    ranks = {stream.name: len(stream.shape) for stream in program.streams}
+    ranks = {(stream.direction, stream.name): len(stream.shape) for stream in program.streams}
+    own = {
+        spec.name: ranks[StreamDirection.INPUT, spec.name]
+        for spec in program.inputs
+        if spec.name not in share.common
+    }
     return {
-        "inputs": tuple(_tensor(spec, ranks[spec.name], share) for spec in program.inputs),
-        "outputs": tuple(_tensor(spec, ranks[spec.name], share) for spec in program.outputs),
+        "inputs": tuple(
+            _tensor(spec, own[spec.name], share) if spec.name in own else spec
+            for spec in program.inputs
+        ),
+        "outputs": tuple(
+            _tensor(spec, ranks[StreamDirection.OUTPUT, spec.name], share)
+            for spec in program.outputs
+        ),
         "streams": tuple(_stream(stream, share) for stream in program.streams),
     }
 
@@ -98,15 +110,13 @@ def _is_broadcast(item: Instruction) -> bool:
 
 
 def _stream(stream: StreamSpec, share: ReplicaShare) -> StreamSpec:
-    if stream.name in share.common:
+    if stream.direction is StreamDirection.INPUT and stream.name in share.common:
         return stream
     samples = stream.samples_per_step // share.total * share.count
     return replace(stream, samples_per_step=samples)
 
 
 def _tensor(spec: TensorSpec, rank: int, share: ReplicaShare) -> TensorSpec:
-    if spec.name in share.common:
-        return spec
     axis = len(spec.shape) - rank - 1
     assert spec.shape[axis] == share.total, f"{spec} has its samples in another order"
     shape = (*spec.shape[:axis], share.count, *spec.shape[axis + 1 :])

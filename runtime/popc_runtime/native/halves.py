@@ -6,20 +6,22 @@ records of the same instruction; constants are converted once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import replace
-from popc_runtime.ground.hints import Final
+from popc_runtime.ground.hints import Final, TypeAlias
 from popc_runtime.kernels.core.rounding_mode import Rounding
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import tensors
 from popc_runtime.native.forms import map_record, stays_half
 from popc_runtime.native.now import run_now
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
-from popc_runtime.native.views import View, as_view, empty
+from popc_runtime.native.views import View, as_view, broadcast_to, empty
 
 __all__ = ["MOVES", "ROUNDING", "through_float32"]
+
+_Room: TypeAlias = "Callable[[NativeBinding, View], View]"  # float32 memory for halves
 
 ROUNDING: Final = "Round_narrow"  # the kernel that rounds what another has computed
 
@@ -49,6 +51,7 @@ _ROUNDED_ONCE: Final = frozenset(
         "EluGrad",
         "ErfGrad",
         "FakeQuantizeGrad",
+        "GRU",
         "GatherGrad",
         "GeluGrad",
         "Gemm",
@@ -62,6 +65,7 @@ _ROUNDED_ONCE: Final = frozenset(
         "InstanceNormalizationGrad",
         "Inverse",
         "LRN",
+        "LSTM",
         "LambSquare",
         "LambVarUpdate",
         "LayerNormalization",
@@ -78,6 +82,7 @@ _ROUNDED_ONCE: Final = frozenset(
         "RMSNormalization",
         "RMSNormalizationGrad",
         "RMSPropUpdater",
+        "RNN",
         "ReduceMax",
         "ReduceMean",
         "ReduceMin",
@@ -177,7 +182,15 @@ def through_float32(
     ):
         return None
     factor = opcode in _PRODUCTS and stays_half(binding, 1)
-    return _between_conversions(encoder, binding, numbers, rounding, 1 if factor else -1)
+    mark = binding.scratch.mark()
+    for room in (_room_in_order, _plain_room):
+        binding.scratch.rewind(mark)
+        record = _between_conversions(
+            encoder, binding, numbers, rounding, 1 if factor else -1, room
+        )
+        if record is not None:
+            return record
+    return None
 
 
 def _between_conversions(
@@ -186,15 +199,16 @@ def _between_conversions(
     numbers: Mapping[str, int],
     rounding: Rounding,
     unchanged: int,
+    room: _Room,
 ) -> Record | None:
     """All operands but the one of index ``unchanged`` are converted."""
-    inputs, before = _widened_inputs(binding, unchanged)
+    inputs, before = _widened_inputs(binding, unchanged, room)
     outputs = list(binding.outputs)
     after: list[Record] = []
     for index, (array, dtype) in enumerate(zip(outputs, binding.output_dtypes, strict=True)):
         if array is None or dtype is None or not _is_half(dtype):
             continue
-        outputs[index] = wide = binding.scratch.take(array.shape, DType.FLOAT32)
+        outputs[index] = wide = room(binding, array)
         if rounding:
             after.append(_rounded(wide, dtype, binding, rounding))
         after.append(_converted(array, dtype, wide, DType.FLOAT32))
@@ -225,7 +239,7 @@ def _between_conversions(
 
 
 def _widened_inputs(
-    binding: NativeBinding, unchanged: int
+    binding: NativeBinding, unchanged: int, room: _Room
 ) -> tuple[list[View | None], list[Record]]:
     """Operands in float32, and what makes them so; constants are converted now."""
     inputs = list(binding.inputs)
@@ -237,9 +251,30 @@ def _widened_inputs(
             inputs[index] = wide = empty(array.shape, DType.FLOAT32)
             run_now(_converted(wide, DType.FLOAT32, array, dtype))
             continue
-        inputs[index] = wide = binding.scratch.take(array.shape, DType.FLOAT32)
-        before.append(_converted(wide, DType.FLOAT32, array, dtype))
+        inputs[index] = wide = room(binding, array)
+        once = tuple(slice(0, 1) if step == 0 else slice(None) for step in wide.strides)
+        before.append(_converted(wide[once], DType.FLOAT32, array[once], dtype))
     return inputs, before
+
+
+def _plain_room(binding: NativeBinding, halves: View) -> View:
+    """Contiguous memory for as many floats."""
+    return binding.scratch.take(halves.shape, DType.FLOAT32)
+
+
+def _room_in_order(binding: NativeBinding, halves: View) -> View:
+    """Memory for as many floats, in the order of the halves; repeated ones are there once.
+
+    Conversions are loops over neighbours then, and kernels that know several orders of memory,
+    such as convolutions that of channels-last images, get the order that the compiler has chosen.
+    """
+    shape = tuple(
+        1 if step == 0 else dim for dim, step in zip(halves.shape, halves.strides, strict=True)
+    )
+    order = sorted(range(halves.ndim), key=lambda axis: -abs(halves.strides[axis]))
+    room = binding.scratch.take(tuple(shape[axis] for axis in order), DType.FLOAT32)
+    back = sorted(range(halves.ndim), key=order.__getitem__)
+    return broadcast_to(room.transpose(*back), halves.shape)
 
 
 def _rounded(wide: View, dtype: DType, binding: NativeBinding, rounding: Rounding) -> Record:

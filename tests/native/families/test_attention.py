@@ -202,3 +202,10 @@ def test_halves(library: Library, kind: str, stage: int) -> None:
     assert got is not None
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=2**-9, atol=2**-11)
+
+
+@pytest.mark.parametrize(("heads", "rows"), [(1, 500), (3, 420), (7, 130)])
+def test_few_heads_of_many_rows(library: Library, heads: int, rows: int) -> None:
+    """Chunks of two panels of queries up to eight, and what they leave over."""
+    q, k, v = (_numbers(1, heads, n, 16, seed=n) for n in (rows, 290, 290))
+    _compare(library, [q, k, v], {"scale": 0.25})

@@ -73,8 +73,9 @@ void *ISA(prepare_attention)(Params *params, Needs *needs) {
     state->few = state->sizes.group * state->sizes.rows <= FEW_QUERIES &&
                  state->k.strides[3] == 1 && state->v.strides[3] == 1;
     state->panels = ceil_div(state->sizes.group * state->sizes.rows, TILE_COLUMNS);
-    const bool many = state->sizes.batch * state->sizes.heads >= MANY_HEADS;
-    state->chunk = lesser(many ? MANY_PANELS : FEW_PANELS, state->panels);
+    const int64_t heads = state->sizes.batch * state->sizes.heads;
+    const int64_t wanted = heads >= MANY_HEADS ? MANY_PANELS : state->panels * heads / MANY_HEADS;
+    state->chunk = lesser(lesser(greater(wanted, FEW_PANELS), MANY_PANELS), state->panels);
     needs->own = lay_out(state) * (int64_t)sizeof(float);
     return state;
 }

@@ -12,6 +12,7 @@ import numpy as np
 
 from popc_runtime.data.streams.files import open_samples
 from popc_runtime.data.streams.samples import StreamType, check_sample, timed_out
+from popc_runtime.data.streams.seals import SealedFeed
 from popc_runtime.errors import StreamUnderrunError, UsageError
 from popc_runtime.format import Array
 
@@ -22,7 +23,7 @@ __all__ = ["Source", "SourceLike", "is_at_hand", "make_source"]
 
 SourceLike: TypeAlias = (
     "npt.ArrayLike | Iterable[npt.ArrayLike] | Callable[..., npt.ArrayLike | None]"
-    " | queue.Queue[Any] | str | os.PathLike[str]"
+    " | queue.Queue[Any] | str | os.PathLike[str] | SealedFeed"
 )
 
 
@@ -142,7 +143,7 @@ class _QueueSource:
 
 def is_at_hand(source: object) -> bool:
     """True if reading samples ahead gains nothing: they lie in memory, a file or a queue."""
-    kinds = (queue.Queue, str, os.PathLike, np.ndarray, list, tuple)
+    kinds = (queue.Queue, str, os.PathLike, np.ndarray, list, tuple, SealedFeed)
     return isinstance(source, kinds) or hasattr(source, "__array__")
 
 
@@ -154,8 +155,8 @@ def make_source(
     An array (or a file, see `open_samples`) holds the samples along its first axis; an iterable
     yields them; a callable gets the number of the sample and returns it (one that has a parameter
     ``prefetch`` may return ``None`` when it is asked ahead of time); from a queue they are taken,
-    waiting up to ``timeout`` seconds each (``None``: for ever).  ``repeat`` starts an array or a
-    file over when it ends.
+    waiting up to ``timeout`` seconds each (``None``: for ever).  A `SealedFeed` verifies the
+    samples of a file.  ``repeat`` starts an array or a file over when it ends.
 
     Raises:
         InputMismatchError: an array's samples have another dtype or shape.
@@ -164,6 +165,8 @@ def make_source(
     if isinstance(source, queue.Queue):
         _refuse_repeat(stream, repeat=repeat)
         return _QueueSource(stream, source, timeout)
+    if isinstance(source, SealedFeed):
+        return _IteratorSource(stream, source.samples(stream, repeat=repeat))
     if isinstance(source, (str, os.PathLike)):
         source = open_samples(stream, Path(source))
     if isinstance(source, np.ndarray) or hasattr(source, "__array__"):

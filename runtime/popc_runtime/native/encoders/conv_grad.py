@@ -14,7 +14,7 @@ from popc_runtime.native.algorithms import copies_fit, lines_win
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import contiguous_copy, move_record
 from popc_runtime.native.epilogues import epilogue_activation
-from popc_runtime.native.forms import NO_ACTIVATION
+from popc_runtime.native.forms import NO_ACTIVATION, product_record
 from popc_runtime.native.record import (
     MAX_RANK,
     MOST_AXES,
@@ -24,7 +24,7 @@ from popc_runtime.native.record import (
     is_float32,
     tensor_words,
 )
-from popc_runtime.native.views import View, filled
+from popc_runtime.native.views import View, broadcast_to, filled
 
 __all__ = ["ENCODERS"]
 
@@ -105,11 +105,42 @@ def _conv_transpose(binding: NativeBinding, numbers: Mapping[str, int]) -> Recor
     if bias is not None and not bias.is_contiguous:
         return None
     axes = window_axes(binding, out.shape[2:], w.shape[2:], x.shape[2:])
+    product_of_pixel = _of_single_pixels(binding, axes, activation)
+    if product_of_pixel is not None:
+        return product_of_pixel
     grouped = w.reshape(group, -1, *w.shape[1:]).transpose(0, 2, 1, *range(3, w.ndim + 1))
     problem = _Transposed(binding, grouped, axes, (bias, group, activation))
     phases = [tuple(_Phase.of(axis)) for axis in axes]
     *before, last = problem.woven(phases) if problem.weaves(phases) else problem.moved(phases)
     return Record(last.kernel, last.words, last.keeps_alive, None, tuple(before))
+
+
+def _of_single_pixels(
+    binding: NativeBinding, axes: Sequence[WindowAxis], activation: tuple[int, ...]
+) -> Record | None:
+    """[N, C] by [C, M * taps], where each image is a pixel and its window the whole result.
+
+    As convolutions, most of what it multiplies would be padding.
+    """
+    x, w, out, bias = binding.input(0), binding.input(1), binding.output(), binding.optional(2)
+    whole = out.shape[2:] == w.shape[2:] and all(axis.begin == 0 for axis in axes)
+    plain = w.is_contiguous and out.is_contiguous and prod(x.shape[2:]) == 1
+    if not (whole and plain and binding.integer("group", 1) == 1):
+        return None
+    columns = prod(w.shape[1:])
+    if bias is not None:
+        if not binding.is_constant(2):
+            return None
+        each = broadcast_to(bias.reshape(-1, 1), (len(bias), prod(w.shape[2:])))
+        bias = contiguous_copy(each).reshape(columns)
+    return product_record(
+        x.of_memory(x.shape[:2], x.strides[:2]),
+        w.reshape(len(w), columns),
+        out.reshape(len(out), columns),
+        bias=bias,
+        constant=binding.is_constant(1),
+        activation=activation,
+    )
 
 
 @frozen

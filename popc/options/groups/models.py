@@ -1,0 +1,34 @@
+"""Options about models that are not ONNX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from popc.options.kinds import PathName
+from popc.options.schema import option
+
+__all__ = ["ModelOptions"]
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The conversion of models of other frameworks; archives do not record it."""
+
+    converter_python: str = option(
+        PathName(),
+        "",
+        "Python interpreter that converts models of other frameworks to ONNX. It runs in a process "
+        "of its own. Its environment has the framework and its converter: TensorFlow or Keras and "
+        "tf2onnx, Paddle and paddle2onnx, PyTorch (and transformers) and onnxscript. Models of "
+        "strangers may make a framework run code of theirs. On the command line also "
+        "--converter-python PATH.",
+        recorded=False,
+    )
+    onnx_folder: str = option(
+        PathName(),
+        "",
+        "Folder that keeps the ONNX models which converter_python makes. By default it is that of "
+        "the archive which popc compile writes, or else that of the model. A model that has not "
+        "changed is not converted again.",
+        recorded=False,
+    )

@@ -1,0 +1,45 @@
+// The state of a local search, and what moves would gain.
+#pragma once
+
+#include "shift.h"
+
+typedef struct { int64_t attraction, stretch, total; } Gain;
+
+typedef struct {
+    Gain gain;
+    int64_t target;
+} Move;
+
+typedef struct {
+    Shift *shift;
+    int64_t *order;
+    int64_t *place, *tried;  // of each node
+    int64_t *last;  // of each buffer, the place of the last reader
+    int64_t *live;  // before each place
+    int64_t *starts, *earlier;  // of each node, those that it waits for
+    int64_t *first_reader, *readers;  // of each buffer, the nodes that read it
+    int64_t *scratch, *new_place, *seen;  // of places, of nodes, of nodes
+    int64_t *value, *stamp;  // of buffers
+    int64_t *turns, *changes;  // of places: what `look_along` finds there; else 0
+    int64_t epoch;  // what is stamped with it is marked
+    int64_t peak;
+    int questions;
+    bool has_levels;  // whether anything but the total can change
+    Outcome outcome;
+} State;
+
+static inline bool is_less(Gain a, Gain b) {
+    if (a.attraction != b.attraction) return a.attraction < b.attraction;
+    if (a.stretch != b.stretch) return a.stretch < b.stretch;
+    return a.total < b.total;
+}
+
+// The nodes from the first to the last place that a move changes, as they are afterwards, in
+// `scratch`; their number.
+int64_t write_moved(const State *s, int64_t start, int64_t length, int64_t target);
+
+// Beginning at each place before the start, down to the lowest: `best` becomes the best move.
+void look_earlier(State *s, int64_t start, int64_t length, int64_t low, Move *best);
+
+// Beginning at each place after the start, up to the highest.
+void look_later(State *s, int64_t start, int64_t length, int64_t high, Move *best);
