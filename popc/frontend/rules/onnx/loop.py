@@ -15,8 +15,8 @@ from popc.frontend.open_graph import Body, OpenGraph
 from popc.frontend.problems import AlreadyReported, DataDependent
 from popc.frontend.rules.common import default_domain, graph_attribute
 from popc.frontend.rules.sized.loops import (
+    CollectedRows,
     Joined,
-    Rows,
     as_rows,
     joined_states,
     joined_to,
@@ -147,7 +147,7 @@ def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool, collects: bool)
     carried, scans = results[: len(states)], results[len(states) :]
     form, conditional = _counted(node, form, body.importer, iteration_condition, carried)
     _check_states(states, carried)
-    rows: Rows | None = None
+    rows: CollectedRows | None = None
     if scans and (conditional or not form.is_counted):
         if not collects:
             raise DataDependent("Loop: the number of stacked results depends on a run-time value")
@@ -283,7 +283,7 @@ def _as_rows(node: Node, body: Body, form: LoopForm) -> list[Tensor]:
     return [*as_tensors(body.results[:first], "Loop"), *stacked]
 
 
-def _collect(node: Node, body: OpenGraph, form: LoopForm, scans: int) -> Rows:
+def _collect(node: Node, body: OpenGraph, form: LoopForm, scans: int) -> CollectedRows:
     """Room for what iterations stack, of which data decides the number."""
     most: float = form.trip_count if form.is_counted else inf
     if form.trip_operand is not None:
@@ -293,7 +293,7 @@ def _collect(node: Node, body: OpenGraph, form: LoopForm, scans: int) -> Rows:
         most = inf
     joined = [state.place for state in form.joined]
     first = len(form.states) + len(joined)
-    return Rows(node, body, most, [*range(first, first + scans - len(joined)), *joined])
+    return CollectedRows(node, body, most, [*range(first, first + scans - len(joined)), *joined])
 
 
 def _unroll(node: Node, form: LoopForm) -> list[Value]:

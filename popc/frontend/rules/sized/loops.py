@@ -24,7 +24,7 @@ from popc.frontend.walk import free_names, nested_graphs
 from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
 
-__all__ = ["Joined", "Rows", "as_rows", "joined_states", "joined_to", "without_joins"]
+__all__ = ["CollectedRows", "Joined", "as_rows", "joined_states", "joined_to", "without_joins"]
 
 _HEADER: Final = 2  # iteration and condition, in front of the states of a body
 
@@ -98,7 +98,7 @@ def joined_to(node: Node, state: Joined, initial: Value, rows: Value) -> Value:
     return joined(own, [first, sized(whole)], axis)
 
 
-class Rows:
+class CollectedRows:
     """States of a loop that collect its rows, and count them.
 
     Attributes:

@@ -21,7 +21,7 @@ __all__ = ["RULES"]
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """How an axis is resized.
+    """The way an axis is resized.
 
     Attributes:
         axis: Its number.
@@ -223,7 +223,7 @@ def _whole(node: SizedNode, numbers: Tensor) -> Tensor:
 def _nearest(
     node: SizedNode, coordinates: Tensor, last: Tensor
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """What is close to a half is one that float32 has missed: 4 / (8 / 7) is 3.4999998."""
+    """A number close to a half is one that float32 has missed: 4 / (8 / 7) is 3.4999998."""
     del last
     mode = node.text("nearest_mode", "round_prefer_floor")
     coordinates = node.emit("Cast", [coordinates], {"to": DType.FLOAT64.value})

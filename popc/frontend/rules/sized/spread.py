@@ -168,7 +168,7 @@ def _quantize(node: SizedNode) -> Value:
 
 
 def _drawn(node: SizedNode) -> Value:
-    """As many random numbers as there can be."""
+    """Random numbers, enough for the largest size."""
     value = node.sized(0)
     (drawn,) = node.plain([value.padded])
     return node.value_of(drawn, value.counts)

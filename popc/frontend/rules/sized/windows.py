@@ -53,7 +53,7 @@ def _windows(
 
 
 def _of_windows(node: SizedNode, size: Tensor, axis: int, kernel: int) -> Tensor:
-    """As many steps of a window as begin within an axis with its padding."""
+    """The number of steps of a window that begin within an axis with its padding."""
     stride = _one_of(node, "strides", axis)
     reach = _one_of(node, "dilations", axis) * (kernel - 1) + 1
     begin, end = _pads(node, axis, reach, stride)
@@ -80,7 +80,7 @@ def _pads(node: SizedNode, axis: int, reach: int, stride: int) -> tuple[int, int
 
 
 def _of_transposed(node: SizedNode, size: Tensor, axis: int, kernel: int) -> Tensor:
-    """What all windows cover, without padding (ONNX ConvTranspose-11)."""
+    """The places that all windows cover, without padding (ONNX ConvTranspose-11)."""
     if node.has("output_shape") or node.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise node.refuse("its padding depends on a size that data decides")
     stride = _one_of(node, "strides", axis)
@@ -133,7 +133,7 @@ def _average_pool(node: SizedNode) -> Sequence[Value | None]:
 
 
 def _global_pool(node: SizedNode) -> Sequence[Value | None]:
-    """Of what counts; means are over as many as that is."""
+    """A mean or maximum of what counts; means are over as many elements as that is."""
     x = node.sized(0)
     _require_images(node, x, ())
     spatial = [axis for axis in range(2, len(x.counts)) if x.counts[axis] is not None]
