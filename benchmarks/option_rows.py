@@ -51,6 +51,18 @@ _PHASES: Final = {
     "weight_tensor_location": _OFF_CHIP,
     "activation_tensor_location": _OFF_CHIP,
 }
+_ON_IO_TILES: Final = {"storage": "off_chip", "load_tile_set": "io"}
+_FETCHED_LATE: Final = {
+    "virtual_graph_mode": "execution_phases",
+    "execution_phases": 4,
+    "execution_phase_stages": 1,
+    "num_io_tiles": 64,
+    "weight_tensor_location": _ON_IO_TILES,
+    "activation_tensor_location": _ON_IO_TILES,
+    "weight_io_schedule": "on_demand",
+    "activation_io_schedule": "on_demand",
+}
+_FETCHED_EARLY: Final = {"weight_io_schedule": "preload", "activation_io_schedule": "preload"}
 _BATCH: Final = {"batch_serialization_factor": 4}
 _SUMS: Final = "gradients are sums of the parts' gradients"
 _ROWS: Final = "products of fewer rows may be rounded differently"
@@ -125,6 +137,7 @@ def _memory() -> list[Row]:
         *(Row(f"{name} off chip", {f"{name}_tensor_location": _OFF_CHIP}) for name in kinds),
         Row("accumulator off chip", {"accumulator_tensor_location": _OFF_CHIP}, _ACCUMULATE),
         Row("execution phases", _PHASES),
+        Row("fetched a phase early", _FETCHED_EARLY, _FETCHED_LATE, graphs=("transformer",)),
         Row("weights off chip, inference", {"weight_tensor_location": _OFF_CHIP}, trains=False),
     ]
 

@@ -151,9 +151,8 @@ def write_feed(
             if on_count is not None and count:
                 on_count(done, count)
         if done == 0 or done < (count or 0):
-            raise UsageError(
-                f"the data set ended after {done:,} of {count or 'any number of'} elements"
-            )
+            wanted = f"ended after {done:,} of {count:,}" if count else "has no"
+            raise UsageError(f"the data set {wanted} elements")
         for file in files.values():
             file.finish()
     return [

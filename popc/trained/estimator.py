@@ -15,6 +15,7 @@ import popc_runtime
 from popc.caching.models import compile_model
 from popc.trained.evaluation import Evaluation
 from popc.trained.export import export_onnx, load_weights
+from popc.trained.metrics import Metric, host_metrics
 from popc_runtime import Executable, VariableRole
 from popc_runtime.data.batches import Batches
 from popc_runtime.device import EVALUATION_PROGRAM
@@ -116,8 +117,6 @@ class Estimator:
             self.restore()
         elif warm_start is not None:
             load_weights(self.executable, warm_start, ignore_unknown=True)
-
-    # -- training --------------------------------------------------------------------------------
 
     def train(
         self,
@@ -235,27 +234,30 @@ class Estimator:
         self._progress = Progress.from_dict(told)
         self.step = int(told.get("global_step", 0))
 
-    # -- what has been learnt --------------------------------------------------------------------
-
     def evaluate(
         self,
         data: Mapping[str, npt.ArrayLike],
         *,
         steps: int | None = None,
         accuracy: tuple[str, str] | None = None,
+        metrics: Mapping[str, Metric] | None = None,
     ) -> dict[str, float]:
-        """The means of outputs that are single numbers, the accuracy, and ``global_step``.
+        """The means of outputs that are single numbers, accuracy, metrics, and ``global_step``.
 
         Args:
             data: Arrays by input of the model, and the labels.
             steps: How many runs to make; all of the data if not given.
             accuracy: The name of an output with scores, and of the array with the labels.
+            metrics: Functions by name: of the outputs of all samples, and the data, to a number.
 
         Raises:
             UsageError, InputMismatchError: see `popc.trained.evaluation.Evaluation`.
         """
-        metrics = self._evaluation(self._first(data, steps), accuracy)(self.executable)
-        return {**metrics, "global_step": float(self.step)}
+        found = self._evaluation(self._first(data, steps), accuracy)(self.executable)
+        stream, outputs = self._program.stream, self._program.outputs
+        rows = [o.name for o in outputs if stream(o.name, StreamDirection.OUTPUT).shape]
+        own = host_metrics(metrics or {}, self.predict(data, steps=steps, outputs=rows), data)
+        return {**found, **own, "global_step": float(self.step)}
 
     def predict(
         self,

@@ -156,6 +156,27 @@ def test_the_pipeline_of_the_document() -> None:
         )
 
 
+def test_training_takes_the_weights_of_layers_alone() -> None:
+    """Among them a kernel that tf2onnx has turned and renamed, but no constant of a formula."""
+    loss = {"type": "nll", "input": "scores", "label": "label"}
+    archive = popc.compile(
+        _recorded()["network"].tobytes(),
+        options={"batch_size": 4},
+        train={"loss": loss, "optimizer": {"type": "sgd", "learning_rate": 0.1}},
+    )
+    assert sorted(variable.name for variable in archive.manifest.variables) == [
+        "const_fold_opt__75",
+        "model_1/batch_normalization/ReadVariableOp_1:0",
+        "model_1/conv2d/Conv2D/ReadVariableOp:0",
+        "model_1/dense/MatMul/ReadVariableOp:0",
+        "model_1/dense_1/MatMul/ReadVariableOp:0",
+        "model_1/embedding/embedding_lookup/9534:0",
+        "model_1/scores/MatMul/ReadVariableOp:0",
+    ]
+    (note,) = archive.notes
+    assert "layer_normalization/ones/Const" in note
+
+
 @pytest.mark.slow
 def test_keras_still_says_the_same(tmp_path: Path) -> None:
     """With the interpreter of an environment that has TensorFlow, which a variable names."""

@@ -190,3 +190,30 @@ def test_the_command_line(
     assert popc_command([*given, "--host-call", "log=functions_of_a_host:lgo"]) == 2
     assert popc_command(["inspect", str(tmp_path / "m.popx")]) == 0
     assert "add_two(float32[2]) -> float32[2]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("engine", ["native", "numpy"])
+def test_an_infeed_inside_a_loop(engine: str) -> None:
+    """While the sum is below ten, the loop takes one more sample: the program decides how many."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 17, "ai.graphcore": 1]>
+        while_loop (float[1] x) => (float[1] y) {
+          t = Constant <value = bool {1}> ()
+          y = Loop ("", t, x)
+            <body = b (int64 i, bool c, float[1] s) => (bool below, float[1] sum) {
+            sample = ai.graphcore.HostCall <function = "feed", types = ["float32[1]"]> ()
+            sum = Add (s, sample)
+            ten = Constant <value = float[1] {10}> ()
+            less = Less (sum, ten)
+            axes = Constant <value = int64[1] {0}> ()
+            below = Squeeze (less, axes)
+          }>
+        }"""
+    )
+    samples = iter(np.arange(100, dtype=np.float32).reshape(100, 1))
+    program = popc_runtime.load(
+        popc.compile(model), engine=engine, host_calls={"feed": lambda: next(samples)}
+    )
+    x = np.zeros(1, np.float32)
+    results = [float(program.run({"x": x})["y"][0]) for _ in range(3)]
+    assert results == [0 + 1 + 2 + 3 + 4, 5 + 6, 7 + 8]

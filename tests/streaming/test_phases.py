@@ -10,6 +10,7 @@ import pytest
 
 from popc.compiler import Planned
 from popc.ir import Graph, Op, StepPart
+from popc.reporting.estimation import costs_of
 from popc.request import make_options
 from popc_runtime.errors import OptionError
 from tests.streaming.networks import (
@@ -156,6 +157,25 @@ def test_when_tensors_are_fetched() -> None:
             readers = [user for tensor in op.outputs for user in tensor.uses]
             users = [user.settings.execution_phase or 0 for user in readers]
             assert min(users) - own in ((distance, 0) if own == 0 else (distance,))
+
+
+def test_what_is_fetched_early_passes_while_others_compute(tmp_path: Path) -> None:
+    """On io tiles it costs bytes of the chip and saves cycles; nothing else changes."""
+    location = {**OFF, "load_tile_set": "io"}
+    options = {**_ONE, "num_io_tiles": 64, "weight_tensor_location": location}
+    early = compiled_network("transformer", training(), **options)
+    late = compiled_network("transformer", training(), **options, **_ON_DEMAND)
+    costs, others = costs_of(early), costs_of(late)
+    assert costs.cycles.host < others.cycles.host
+    assert costs.cycles.compute == others.cycles.compute
+    assert early.plan.peak_bytes >= late.plan.peak_bytes
+    for op in transfers(early.graph, "IoTileCopy"):
+        source = op.operand(0).producer
+        if source is not None and source.op_type == "RemoteLoad":
+            readers = [user.settings.execution_phase for user in op.output.uses]
+            assert op.settings.execution_phase in readers
+    plain = plain_run("transformer", tmp_path, training())
+    assert_same(run("transformer", tmp_path, training(), **options), plain)
 
 
 def test_annotated_phases() -> None:

@@ -91,6 +91,16 @@ def test_evaluation_prediction_and_export_agree_with_onnxruntime(tmp_path: Path)
     assert found["global_step"] == 10
     few = estimator.evaluate(_DATA, steps=3, accuracy=("scores", "label"))
     assert few["accuracy"] == pytest.approx(hits[:12].mean())
+    own = estimator.evaluate(
+        _DATA,
+        steps=3,
+        metrics={
+            "wrong": lambda outputs, data: (outputs["scores"].argmax(1) != data["label"]).sum()
+        },
+    )
+    assert own["wrong"] == (~hits[:12]).sum()
+    with pytest.raises(UsageError, match="the metric 'all'"):
+        estimator.evaluate(_DATA, metrics={"all": lambda outputs, _data: outputs["scores"]})
     samples = [*estimator.predict({"x": _DATA["x"]}, outputs=["scores"])]
     np.testing.assert_allclose([sample["scores"] for sample in samples], scores, rtol=1e-5)
     runs = [*estimator.predict({"x": _DATA["x"]}, steps=2, single=False)]

@@ -6,13 +6,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from popc.ir import Graph, Op, Tensor
+from popc.ir import Graph, Op, OpSettings, Tensor
 from popc.ir.attributes import text
 from popc.ops.build import build
 from popc.ops.streaming import find_remote
 from popc.placement import chip_of_results
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
+from popc.transforms.streaming.phases import BINS
 from popc_runtime.errors import OptionError
 
 __all__ = ["IoTileCopies"]
@@ -124,6 +125,7 @@ def _copied(graph: Graph, tensor: Tensor, destination: str, reader: Op | None) -
     settings = replace(
         source.settings, tile_set="io", bins=(), origin=tensor.name, virtual_graph=chip
     )
+    settings = _when_read(tensor, destination, settings)
     return build(
         graph,
         "IoTileCopy",
@@ -132,3 +134,24 @@ def _copied(graph: Graph, tensor: Tensor, destination: str, reader: Op | None) -
         output_names=[f"{tensor.name}_{destination}"],
         settings=settings,
     ).output
+
+
+def _when_read(tensor: Tensor, destination: str, settings: OpSettings) -> OpSettings:
+    """``settings`` of a copy; what is fetched an execution phase early is copied when it is read.
+
+    A copy joins both sets of tiles: right behind the transfer, it would keep the others waiting for
+    what is to pass while they compute.
+    """
+    readers = [user.settings for user in tensor.uses if _wanted_by(user) == destination]
+    phases = [reader.execution_phase for reader in readers]
+    known = [phase for phase in phases if phase is not None]
+    early = settings.execution_phase
+    if early is None or not known or len(known) < len(phases) or min(known) <= early:
+        return settings
+    first = readers[phases.index(min(known))]
+    return replace(
+        settings,
+        execution_phase=first.execution_phase,
+        schedule_priority=first.schedule_priority,
+        bins=tuple(bin_ for bin_ in first.bins if bin_[0] == BINS),
+    )
