@@ -29,6 +29,7 @@ __all__ = ["main"]
 _FOLDER: Final = Path(__file__).parent / "corpus"
 _DAY: Final = 0  # the time of every member: the same seeds give the same bytes
 _MODELS: Final = 60
+_RECORDS: Final = 12  # of a kernel
 _MOST: Final = 255  # bytes of a tensor's contents that a seed has
 
 
@@ -83,9 +84,10 @@ def _models() -> Iterator[bytes]:
 def _kernels() -> Iterator[bytes]:
     library = find_library("x86-64-v3")
     assert library is not None, "records are those of the kernels for x86-64-v3"
-    for found in (samples(library), packed_samples(library), shared_samples(library)):
+    kinds = samples(library, _RECORDS, by_choices=True)
+    for found in (kinds, packed_samples(library), shared_samples(library)):
         for listed in found.values():
-            yield from map(_record, islice(listed, 2))
+            yield from map(_record, islice(listed, _RECORDS))
 
 
 def _record(sample: Sample) -> bytes:

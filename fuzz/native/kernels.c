@@ -15,7 +15,7 @@
 enum {
     MOST_WORDS = 4096,
     MOST_TENSORS = 32,
-    MOST_BYTES_OF_TENSORS = 1 << 18,
+    MOST_BYTES_OF_TENSORS = 1 << 20,
     PANEL = 16,
     NANOSECONDS = 20 * 1000 * 1000
 };

@@ -11,7 +11,10 @@ static inline int go_on(void *context) {
     return 0;
 }
 
-// Prepares the program that words tell of, and runs it for so long at most; nothing if it is refused.
+enum { MOST_SCRATCH = 1 << 26 };
+
+// Prepares the program that words tell of, and runs it for so long at most; nothing if it is refused,
+// as the runtime also does where scratch memory is more than a limit.
 static inline void run_briefly(
     const int64_t *words, int64_t count, const Kernel *const *families, CallbackFn call_back,
     int64_t nanoseconds) {
@@ -22,7 +25,8 @@ static inline void run_briefly(
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     const int64_t deadline = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec + nanoseconds;
-    program_run(program, 1, deadline, call_back, go_on, NULL);
+    if (program_scratch(program, 1, &which) <= MOST_SCRATCH)
+        program_run(program, 1, deadline, call_back, go_on, NULL);
     program_free(program);
 }
 

@@ -37,6 +37,7 @@ _FEWEST_CHANNELS: Final = 8  # below, rows of channels are too short to be worke
 _FEWEST_OF_GROUP: Final = 16  # channels; a panel of weights has as many columns
 BYTE_CONVOLUTIONS: Final = ("ConvInteger",)
 CONVOLUTIONS: Final = ("Conv", *BYTE_CONVOLUTIONS)
+_PARTS: Final = ("Slice", "Split")  # views, which lie as what they are parts of
 _TO_CHANNELS_LAST: Final = (0, 2, 3, 1)  # permutation from NCHW
 
 
@@ -48,12 +49,18 @@ def choose_formats(
     ``convolutions`` are the types of ops at which the format may begin.
     """
     found: dict[Tensor, tuple[int, ...]] = {}
+    last = set[Tensor]()  # these, and their parts
     for op in graph.topological():
+        if op.op_type in _PARTS and op.operand(0) in last:
+            last.update(op.outputs)
         if not _writes_any(op) or len(op.outputs) != 1 or graph.is_output(op.output):
             continue
         strides = normal_strides(op.output.type, _channels_last(op.output))
-        if strides is not None and _finds(op, found, convolutions) and _suits_readers(op.output):
+        if strides is None or not _finds(op, last, convolutions):
+            continue
+        if _suits_readers(graph, op.output):
             found[op.output] = strides
+            last.add(op.output)
     return found
 
 
@@ -94,10 +101,20 @@ def _is_as_large(operand: Tensor, op: Op) -> bool:
     return operand is op.operand(0) or op.op_type == "Concat"
 
 
-def _suits_readers(image: Tensor) -> bool:
-    if any(op.subgraphs or not _reads_format(op) for op in image.uses):
+def _suits_readers(graph: Graph, image: Tensor) -> bool:
+    readers: list[Op] = []
+    left = [image]
+    while left:
+        for op in left.pop().uses:
+            if op.op_type not in _PARTS:
+                readers.append(op)
+                continue
+            if any(graph.is_output(part) for part in op.outputs):
+                return False
+            left += op.outputs
+    if any(op.subgraphs or not _reads_format(op) for op in readers):
         return False
-    return 2 * sum(_gains(op) for op in image.uses) >= len(image.uses)
+    return 2 * sum(_gains(op) for op in readers) >= len(readers)
 
 
 def _reads_format(op: Op) -> bool:

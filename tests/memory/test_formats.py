@@ -120,3 +120,21 @@ def test_a_turned_tensor_of_another_shape_is_no_shuffle(source: str) -> None:
     small.output(_conv(small, small("Relu", image), 16))
     plan, _ = _plan(small)
     assert plan.placements[image].strides is None
+
+
+@pytest.mark.parametrize(("reader", "last"), [("Conv", True), ("Reshape", False)])
+def test_readers_of_parts_count(reader: str, *, last: bool) -> None:
+    """Of an image that only a Slice reads, and of a map of the part."""
+    small = SmallGraph()
+    x = _conv(small, small.input(2, 3, 5, 4), 32)
+    part = small("Slice", x, starts=(0, 8, 0, 0), sizes=(2, 24, 5, 4), steps=(1, 1, 1, 1))
+    if reader == "Conv":
+        changed = small("Relu", part)
+        small.output(_conv(small, changed, 8))
+        images = [x, changed]
+    else:
+        small.output(small("Reshape", part, shape=(2, 24 * 20)))
+        images = [x]
+    plan, _ = _plan(small)
+    strides = [plan.placements[image].strides or (0, 0) for image in images]
+    assert [steps[1] == 4 for steps in strides] == [last] * len(images)

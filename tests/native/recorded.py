@@ -43,6 +43,7 @@ HEAD: Final = 4  # words before shape and strides: address, type, whether it is 
 ADDRESSES: Final = range(1 << 20, 1 << 48)
 # Of operands, besides those that problems have.
 _TYPES: Final = (DType.INT32, DType.INT64, DType.UINT64, DType.UINT8, DType.INT8, DType.FLOAT64)
+_CHOICE: Final = 9  # numbers below choose rather than count
 _LARGEST: Final = 1 << 18  # bytes of operands
 _PACKED: Final = 2  # instead of whether a tensor is constant
 _PANEL: Final = 16  # columns
@@ -95,12 +96,19 @@ class Sample:
     kept: object
 
 
-def samples(library: Library, most: int = 3) -> dict[str, list[Sample]]:
-    """Up to ``most`` records of each kernel, of those that instructions of all kinds need."""
+def samples(
+    library: Library, most: int = 3, *, by_choices: bool = False
+) -> dict[str, list[Sample]]:
+    """Up to ``most`` records of each kernel, of those that instructions of all kinds need.
+
+    Records are of a kind if their tensors are alike, and if the small numbers beside them, by which
+    a kernel chooses what it does, are the same where ``by_choices``.
+    """
     found: dict[str, dict[object, Sample]] = {}
     for record, memory in _found(library):
         sample = _sample(record, memory)
-        found.setdefault(record.kernel, {}).setdefault(_kind(sample), sample)
+        kind = (_kind(sample), _choices(sample) if by_choices else ())
+        found.setdefault(record.kernel, {}).setdefault(kind, sample)
     return {kernel: _chosen(list(kinds.values()), most) for kernel, kinds in found.items()}
 
 
@@ -199,6 +207,15 @@ def _chosen(found: list[Sample], most: int) -> list[Sample]:
 
 def _kind(sample: Sample) -> object:
     return tuple((tensor.dtype, tensor.constant, len(tensor.shape)) for tensor in sample.tensors)
+
+
+def _choices(sample: Sample) -> tuple[int, ...]:
+    """Small numbers among the words, but for those of tensors."""
+    of_tensors = {
+        tensor.place + word for tensor in sample.tensors for word in range(HEAD + 2 * tensor.rank)
+    }
+    words = enumerate(sample.words)
+    return tuple(word for place, word in words if place not in of_tensors and abs(word) < _CHOICE)
 
 
 def _forms(problem: Problem, *, all_types: bool) -> Iterator[Problem]:

@@ -132,10 +132,11 @@ static void plan_chunks(State *state) {
     const bool narrow = VECTOR_BYTES == 32 || conv->pixels <= FEW_PIXELS / 2;
     const int64_t wanted = ceil_div(CHUNKS, conv->batch * conv->groups);
     state->vectors = ceil_div(conv->out, LANES);
-    state->strips = narrow ? greater(1, state->vectors / 2)
+    state->strips = narrow ? (few ? greater(1, state->vectors / 2) : ceil_div(state->vectors, 2))
                            : ceil_div(state->vectors, MOST_VECTORS);
     state->panels = ceil_div(conv->out, PANEL_COLUMNS);
-    // Two threads take half of them each.
+    // Tiles of three vectors, of four pixels, take a sixth longer than one of two and one of one, of six
+    // and twelve; where pixels are few, weights count.  Two threads take half of the strips each.
     if (few && state->strips > 1) state->strips = lesser(padded(state->strips, 2), state->vectors);
     state->blocks = ceil_div(conv->pixels, greater(BLOCK_FLOATS / conv->in, 8 * MOST_PIXELS));
     state->parts = 1;

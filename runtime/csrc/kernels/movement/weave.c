@@ -49,20 +49,6 @@ static void *prepare(Params *params, Needs *needs) {
     return NULL;
 }
 
-// A line of two phases, as long as the second one is.
-static void weave_two(const float *a, const float *b, float *to, int64_t count) {
-    int64_t i = 0;
-    for (; i + 4 <= count; i += 4) {
-        const Four first = load_four(a + i), second = load_four(b + i);
-        store_four(to + 2 * i, __builtin_shufflevector(first, second, 0, 4, 1, 5));
-        store_four(to + 2 * i + 4, __builtin_shufflevector(first, second, 2, 6, 3, 7));
-    }
-    for (; i < count; i++) {
-        to[2 * i] = a[i];
-        to[2 * i + 1] = b[i];
-    }
-}
-
 static void weave_line(const Weave *weave, const float *const *lines, float *to) {
     const int64_t columns = weave->columns, across = weave->across;
     if (across == 1 && lines[0]) {

@@ -24,9 +24,27 @@ INLINE void turn_square(Four rows[4]) {
     rows[3] = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
 }
 
+// Numbers of two lines in turn.
+static inline void weave_two(const float *a, const float *b, float *to, int64_t count) {
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        const Four first = load_four(a + i), second = load_four(b + i);
+        store_four(to + 2 * i, __builtin_shufflevector(first, second, 0, 4, 1, 5));
+        store_four(to + 2 * i + 4, __builtin_shufflevector(first, second, 2, 6, 3, 7));
+    }
+    for (; i < count; i++) {
+        to[2 * i] = a[i];
+        to[2 * i + 1] = b[i];
+    }
+}
+
 // to[j][i] = from[i][j]
 static inline void turn(
     const float *from, int64_t row, float *to, int64_t to_row, int64_t rows, int64_t columns) {
+    if (rows == 2 && to_row == 2) {
+        weave_two(from, from + row, to, columns);
+        return;
+    }
     for (int64_t i = 0; i < rows; i += 4)
         for (int64_t j = 0; j < columns; j += 4) {
             const float *square = from + i * row + j;
