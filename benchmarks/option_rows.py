@@ -9,6 +9,7 @@ from typing import Any, Final
 __all__ = ["ROWS", "Row"]
 
 _NOTHING: Final[Mapping[str, Any]] = {}
+_UNKNOWN: Final[Mapping[str, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Row:
             they are the same bit for bit.
         reason: What changes the order, if the tolerance is not 0.
         graphs: Names of the sample networks; all if empty.
+        moves: What the option is for, and what it costs: by the name of a number, its sign.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Row:
     tolerance: float = 0.0
     reason: str = ""
     graphs: tuple[str, ...] = ()
+    moves: Mapping[str, int] = field(default_factory=lambda: _UNKNOWN)
 
 
 _ACCUMULATE: Final = {"accumulation_factor": 4}
@@ -51,6 +54,9 @@ _PHASES: Final = {
     "weight_tensor_location": _OFF_CHIP,
     "activation_tensor_location": _OFF_CHIP,
 }
+_STORED: Final = {"remote bytes": 1, "cycles": 1}
+_AWAY: Final = {"on-chip bytes": -1, **_STORED}
+_DIVIDED: Final = {"on-chip bytes": -1, "cycles": 1}
 _ON_IO_TILES: Final = {"storage": "off_chip", "load_tile_set": "io"}
 _FETCHED_LATE: Final = {
     "virtual_graph_mode": "execution_phases",
@@ -67,6 +73,8 @@ _BATCH: Final = {"batch_serialization_factor": 4}
 _SUMS: Final = "gradients are sums of the parts' gradients"
 _ROWS: Final = "products of fewer rows may be rounded differently"
 _STEPS: Final = {"batches_per_step": 4}
+# Whether images lie pixel by pixel, and so how convolutions add up, depends on what is beside them.
+_PLANES: Final = {"memory_format": "channels_first"}
 _OVERLAP: Final = {
     "num_io_tiles": 64,
     "exchange_strategies": {"*": "overlap_inner_loop"},
@@ -111,7 +119,10 @@ def _batches() -> list[Row]:
 def _recomputation() -> list[Row]:
     return [
         Row("recompute standard", {"auto_recomputation": "standard"}),
-        Row("recompute all", {"auto_recomputation": "recompute_all"}),
+        Row("recompute all", {"auto_recomputation": "recompute_all"}, moves={"cycles": 1}),
+        Row("recompute all but sums",
+            {"auto_recomputation": "recompute_all", "checkpoints": ["add_*"]},
+            graphs=("transformer",), moves={"peak liveness": -1, "cycles": 1}),
         Row("recompute norm_only", {"auto_recomputation": "norm_only"},
             graphs=("transformer",)),
     ]  # fmt: skip
@@ -127,18 +138,37 @@ def _placement() -> list[Row]:
         Row("virtual graphs", _TWO_CHIPS),
         *pipelines,
         Row("pipeline recomputing", recomputing, _ACCUMULATE),
-        Row("pipeline inference", _PIPELINE, _STEPS, trains=False),
+        Row("pipeline inference", _PIPELINE, {**_STEPS, **_PLANES}, trains=False),
     ]
 
 
 def _memory() -> list[Row]:
-    kinds = ("weight", "optimizer_state", "activation")
+    kinds = {"weight": _AWAY, "optimizer_state": _AWAY, "activation": _STORED}
     return [
-        *(Row(f"{name} off chip", {f"{name}_tensor_location": _OFF_CHIP}) for name in kinds),
-        Row("accumulator off chip", {"accumulator_tensor_location": _OFF_CHIP}, _ACCUMULATE),
+        *(
+            Row(f"{name} off chip", {f"{name}_tensor_location": _OFF_CHIP}, moves=moves)
+            for name, moves in kinds.items()
+        ),
+        Row(
+            "accumulator off chip",
+            {"accumulator_tensor_location": _OFF_CHIP},
+            _ACCUMULATE,
+            moves=_AWAY,
+        ),
         Row("execution phases", _PHASES),
-        Row("fetched a phase early", _FETCHED_EARLY, _FETCHED_LATE, graphs=("transformer",)),
-        Row("weights off chip, inference", {"weight_tensor_location": _OFF_CHIP}, trains=False),
+        Row(
+            "fetched a phase early",
+            _FETCHED_EARLY,
+            _FETCHED_LATE,
+            graphs=("transformer",),
+            moves={"cycles": -1},
+        ),
+        Row(
+            "weights off chip, inference",
+            {"weight_tensor_location": _OFF_CHIP},
+            trains=False,
+            moves=_AWAY,
+        ),
     ]
 
 
@@ -148,14 +178,16 @@ def _replication() -> list[Row]:
         Row("merged all-reduces", merged, _REPLICAS),
         Row("contiguous collectives", {**merged, "prepare_schedule_for_merging_collectives": True},
             _REPLICAS),
-        Row("sharded optimizer state", {"optimizer_state_tensor_location": _SHARDED}, _REPLICAS),
-        Row("sharded weights", {"weight_tensor_location": _SHARDED}, _REPLICAS),
+        Row("sharded optimizer state", {"optimizer_state_tensor_location": _SHARDED}, _REPLICAS,
+            moves=_DIVIDED),
+        Row("sharded weights", {"weight_tensor_location": _SHARDED}, _REPLICAS, moves=_DIVIDED),
     ]  # fmt: skip
 
 
 def _rewrites() -> list[Row]:
     return [
-        Row("outlining", {"enable_outlining": True}, graphs=("transformer",)),
+        Row("outlining", {"enable_outlining": True}, graphs=("transformer",),
+            moves={"instructions": -1}),
         Row("outlining without pruning", {"enable_outlining": True,
             "enable_outlining_copy_cost_pruning": False}, graphs=("transformer",)),
         Row("patterns minimal", {"patterns": "minimal"}, trains=False, tolerance=1e-5,
@@ -173,7 +205,13 @@ def _rewrites() -> list[Row]:
 
 def _transfers() -> list[Row]:
     return [
-        Row("overlapped IO", _OVERLAP, _STEPS, trains=False),
+        Row(
+            "overlapped IO",
+            _OVERLAP,
+            _STEPS,
+            trains=False,
+            moves={"cycles": -1, "on-chip bytes": 1},
+        ),
         Row("overlapped IO, training", _OVERLAP, _ACCUMULATE),
         Row("grouped host sync", {"group_host_sync": True}),
         Row("buffered streams", {"default_buffering_depth": 3}, trains=False),

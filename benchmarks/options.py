@@ -4,6 +4,7 @@
 
 Each program is compared with the same one without the option: results of three runs, and weights
 after them; peak live bytes, bytes in streaming memory, cycles on the target, ops, instructions.
+What an option is for, and what it costs, is in its row: numbers that move elsewhere are told.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from popc_runtime.errors import PopcError
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer
 
-__all__ = ["main", "measure_row"]
+__all__ = ["find_astray", "main", "measure_row"]
 
 _NETWORKS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
     "mlp": digits_mlp,
@@ -56,7 +57,7 @@ class _Program:
 
 
 def main() -> None:
-    """Print the table; exit with 1 if results differ by more than a row allows."""
+    """Print the table; exit with 1 if results, or what options move, are not as rows say."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.options")
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose names contain TEXT")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
@@ -73,11 +74,12 @@ def main() -> None:
     print(
         f"\n{len(figures)} programs: {sum(row['difference'] == 0 for row in figures)} with the same"
         f" results bit for bit, {wrong} with wrong ones; {changed} are other programs than without"
-        " the option"
+        f" the option; {sum(bool(row['astray']) for row in figures)} move a number the other way"
+        " than the option is for"
     )
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    if wrong:
+    if wrong or any(row["astray"] for row in figures):
         raise SystemExit(1)
 
 
@@ -94,16 +96,26 @@ def measure_row(row: Row, network: str, cache: dict[str, _Program]) -> dict[str,
     except PopcError as error:
         raise SystemExit(f"{row.name}, {network}: {error}\n{error.details}") from error
     difference = _difference(plain.results, program.results)
+    before, after = plain.measures.numbers, program.measures.numbers
+    numbers = {name: (before[name], after[name]) for name in _SHOWN}
     return {
         "option": row.name,
         "network": f"{network}, {'training' if row.trains else 'inference'}",
         "difference": difference,
         "reason": row.reason,
         "wrong": not difference <= row.tolerance,
-        "numbers": {
-            name: (plain.measures.numbers[name], program.measures.numbers[name]) for name in _SHOWN
-        },
+        "numbers": numbers,
+        "astray": find_astray(row, numbers),
     }
+
+
+def find_astray(row: Row, numbers: Mapping[str, tuple[int, int]]) -> list[str]:
+    """The numbers that do not go where the option is said to move them."""
+    return [
+        name
+        for name, sign in row.moves.items()
+        if (numbers[name][1] - numbers[name][0]) * sign <= 0
+    ]
 
 
 def _cells(figures: Mapping[str, Any]) -> list[str]:
@@ -111,6 +123,8 @@ def _cells(figures: Mapping[str, Any]) -> list[str]:
     results = "equal" if difference == 0 else f"{difference:.0e}"
     if figures["wrong"]:
         results += " WRONG"
+    if figures["astray"]:
+        results += f" ASTRAY: {', '.join(figures['astray'])}"
     cells = [figures["option"], figures["network"], results]
     for before, after in figures["numbers"].values():
         cells.append(f"{after:,}" if before == after else f"{before:,} > {after:,}")

@@ -64,10 +64,10 @@ it in tests of operators, a quarter in those of sessions and devices, a sixth in
 compare optimizers in hundreds of combinations.
 
 `prepareDevice` of a graph of ten ops takes 21 ms of CPU (41 to 45 the first time in a process), \
-and a Builder 0.2 ms for each node: 1.8 s for 10,000. From the cache sessions of a BERT start in 4 \
-to 6 % of the time that it takes to compile, those of a small convolutional network in 10 to 12 %, \
-of a perceptron of three layers in 12 to 14 % (10 ms instead of 86), because some 8 ms do not \
-depend on the model; the first of a process takes 15 ms more. In all \
+and a Builder 0.2 ms for each node: 1.8 s for 10,000. From the cache sessions start in less than a \
+tenth of the time that it takes to compile: of a BERT in 2 to 6 %, of a small convolutional \
+network in 5 to 7 %, of a perceptron of three layers in 9 to 10 % (8 ms instead of 88), because \
+some 7 ms do not depend on the model; the first of a process takes 15 ms more. In all \
 cases the first run binds the kernels (`python -m tools.popart_figures`).
 
 ## What is the same

@@ -42,7 +42,13 @@ def keras(model: str, result: str) -> None:
 
     network = library.models.load_model(model, compile=False)
     if int(library.__version__.split(".")[0]) >= _KERAS_WITH_EXPORT:
-        network.export(result, format="onnx", opset_version=_OPSET)
+        # Said, for otherwise Keras exports no model that has not run.
+        signature = [
+            library.InputSpec(shape=each.shape, dtype=each.dtype, name=each.name)
+            for each in network.inputs
+        ]
+        given = signature if len(signature) == 1 else [signature]
+        network.export(result, format="onnx", input_signature=given, opset_version=_OPSET)
         return
     import tf2onnx
 

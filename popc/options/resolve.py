@@ -113,6 +113,8 @@ class _Resolver:
             name = _name_of(setting.key)
             if setting.key in popart.SWITCHES:
                 self._switch(setting)
+            elif name is None and popart.changes_nothing(setting.key, setting.value):
+                continue
             elif name is None:
                 self.problems.append(f"{_unknown(setting.key)} (in {setting.place})")
             elif name in seen:

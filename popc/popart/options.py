@@ -75,13 +75,15 @@ class SessionOptions(Record):
         Raises:
             popart_exception: lists the members that are refused, with the reasons.
         """
-        refused = [f"{row.name} ({row.why})" for row, _ in self.treated(Treatment.REFUSED)]
+        rows = [OPTIONS[name] for name in self.changed()]
+        refused = [f"{row.name} ({row.why})" for row in rows if row.treatment is Treatment.REFUSED]
         if refused:
             raise popart_exception(
                 f"popc cannot do what these options ask for: {', '.join(refused)}"
             )
-        for row, _ in self.treated(Treatment.NO_EFFECT):
-            log_once("session", f"SessionOptions.{row.name} has no effect: {row.why}")
+        for row in rows:
+            if row.treatment is Treatment.NO_EFFECT:
+                log_once("session", f"SessionOptions.{row.name} has no effect: {row.why}")
 
 
 def _meant(name: str) -> str:

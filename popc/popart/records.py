@@ -5,11 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from popc.popart.calls import INT, STR, Kind, Mismatch
+from popc.popart.enums import NativeEnum
 
 __all__ = ["UINT", "Field", "LiveDict", "Record", "dict_of", "set_of"]
+
+
+_FIXED: Final = (int, float, str, NativeEnum)
 
 
 def _uint(value: object) -> int:
@@ -133,7 +137,12 @@ class Record:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         made = type(self).__new__(type(self))
-        object.__setattr__(made, "_values", copy.deepcopy(self._values, memo))
+        values = {
+            # Nearly all are numbers, words or enums, which are not worth the way through `copy`.
+            name: value if isinstance(value, _FIXED) else copy.deepcopy(value, memo)
+            for name, value in self._values.items()
+        }
+        object.__setattr__(made, "_values", values)
         return made
 
     def changed(self) -> dict[str, Any]:

@@ -305,6 +305,22 @@ def test_options_of_popart_are_refused_by_name(key: str) -> None:
     assert found.startswith(f"{key} is an option of PopART that this version of popc does not")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("enableEngineCaching", False),
+        ("strictOpVersions", "true"),
+        ("engineOptions", {}),
+        ("finalDotOp", "10000"),
+        ("enable_stable_norm", True),
+        ("explicitRecomputation", True),
+        ("cachePath", "session_cache"),
+    ],
+)
+def test_options_of_popart_that_ask_for_nothing_are_taken(key: str, value: object) -> None:
+    assert not resolve_options(values={key: value}).origins
+
+
 def test_what_popc_supports_is_not_refused() -> None:
     for spec in SCHEMA:
         assert not popart.why_unsupported(spec.name)

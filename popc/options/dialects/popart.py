@@ -11,7 +11,15 @@ from popc.options.dialects.popart_processes import PROCESSES
 from popc.options.kinds import Truth
 from popc.options.options import SCHEMA
 
-__all__ = ["OPTIONS", "POPART", "SWITCHES", "members_of", "table_entry", "why_unsupported"]
+__all__ = [
+    "OPTIONS",
+    "POPART",
+    "SWITCHES",
+    "changes_nothing",
+    "members_of",
+    "table_entry",
+    "why_unsupported",
+]
 
 OPTIONS: Final = {spec.popart: spec.name for spec in SCHEMA if spec.popart}
 
@@ -78,6 +86,35 @@ def _normalised(name: str) -> str:
 _REASONS: Final = {
     _normalised(name): reason for reason, names in _UNSUPPORTED.items() for name in names.split()
 }
+
+
+# Of what popc does not take: values that say what is so anyway, beside nothing and false.
+_SWITCHED: Final = """
+    _enableRngStateManagement aliasZeroCopy compileEngine
+    enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
+    enableExplicitMainLoops enableFullyConnectedPass enableLoadAndOffloadRNGState enableStableNorm
+    enableSupportedDataTypeCasting enableVariablesCaching explicitRecomputation
+    groupNormStridedChannelGrouping opxAliasChecking opxModifyChecking rearrangeAnchorsOnHost
+    separateCallOpPdfs strictOpVersions throwIfLog2ScaleTensorNotInRange useHostCopyOps"""
+_ANYWAY: Final[Mapping[str, tuple[object, ...]]] = {
+    **dict.fromkeys(_SWITCHED.split(), (False, True)),
+    "cachePath": ("session_cache",),
+    "finalDotOp": (10_000,),
+}
+_DEFAULTS: Final = {_normalised(name): values for name, values in _ANYWAY.items()}
+_WORDS: Final = {"true": True, "false": False}
+
+
+def changes_nothing(key: str, value: object) -> bool:
+    """True if an option of PopART's that popc does not take has a value that asks for nothing.
+
+    That is PopART's default or, where popc always does what the option is about, any.
+    """
+    if not why_unsupported(key):
+        return False
+    said = _WORDS.get(value.lower(), value) if isinstance(value, str) else value
+    known = _DEFAULTS.get(_normalised(key), ())
+    return said in known or str(said) in map(str, known) or said in (False, "", "{}", "[]", {}, [])
 
 
 def members_of(key: str, value: object) -> dict[str, object] | None:
