@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from popc.frontend.node import Node
 from popc.frontend.problems import AlreadyReported, DataDependent
-from popc.frontend.values import Unknown, Value
+from popc.frontend.values import SizedValue, Unknown, Value
 from popc.ir import Graph, Tensor
 from popc.ops.build import build
 from popc_runtime.errors import ModelError
@@ -18,6 +18,8 @@ def as_tensors(values: Sequence[Value | None], what: str) -> list[Tensor]:
     """``values`` as tensors; anything else cannot cross a run-time subgraph."""
     if any(isinstance(value, Unknown) for value in values):
         raise AlreadyReported
+    if any(isinstance(value, SizedValue) for value in values):
+        raise DataDependent(f"{what}: a value that is carried on has a size that data decides")
     tensors = [value for value in values if isinstance(value, Tensor)]
     if len(tensors) != len(values):
         raise DataDependent(f"{what}: sequences and optionals must be resolved at compile time")

@@ -195,3 +195,19 @@ def test_products_of_all_tiles(library: Library, m: int, n: int) -> None:
         expected = numpy_results("MatMul", inputs, [out], attributes, (1,))[0]
         (got,) = steady_results(library, "MatMul", inputs, [out], attributes, (1,))
         np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("filters", [1, 3, 32])
+@pytest.mark.parametrize(("channels", "taps", "size"), [(64, 4, 16), (32, 4, 19), (70, 3, 12)])
+def test_few_results_of_long_windows(
+    library: Library, filters: int, channels: int, taps: int, size: int
+) -> None:
+    """Images with their channels first, which are turned."""
+    x, w = _numbers(2, channels, size, size), _numbers(filters, channels, taps, taps, seed=1)
+    attributes = {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0), "group": 1}
+    outputs = [np.empty((2, filters, *(size - taps + 1,) * 2), np.float32)]
+    assert direct_wins(w.shape, outputs[0].shape)
+    arguments = ("Conv", [x, w], outputs, attributes, (1,))
+    (expected,) = numpy_results(*arguments)
+    (found,) = steady_results(library, *arguments)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)

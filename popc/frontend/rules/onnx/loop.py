@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
 import numpy as np
 import onnx
 
 from popc.frontend.node import Node, RuleResult
-from popc.frontend.open_graph import OpenGraph
+from popc.frontend.open_graph import Body, OpenGraph
 from popc.frontend.problems import AlreadyReported, DataDependent
 from popc.frontend.rules.common import default_domain, graph_attribute
+from popc.frontend.rules.sized.loops import (
+    CollectedRows,
+    Joined,
+    as_rows,
+    joined_states,
+    joined_to,
+    without_joins,
+)
 from popc.frontend.rules.subgraphs import as_tensors, flat_scalar, set_outputs
 from popc.frontend.trip_count import count_iterations
 from popc.frontend.values import Unknown, Value
@@ -25,6 +34,7 @@ __all__ = ["RULES", "LoopForm", "import_loop", "stack_rows"]
 
 _SCALAR_BOOL: Final = TensorType(DType.BOOL, ())
 _SCALAR_INT64: Final = TensorType(DType.INT64, ())
+_MAX_COUNTED: Final = 2**31  # exporters write a larger trip count for a loop without one
 _MAX_UNROLLED: Final = 10_000  # iterations of a loop whose end only its condition tells
 
 
@@ -41,6 +51,8 @@ class LoopForm:
         default_factory=list["tuple[Tensor, int, bool]"]
     )  # tensor, axis, reversed
     has_header: bool = True  # the body takes (iteration, condition) and returns a condition
+    joined: tuple[Joined, ...] = ()  # the last stacked results are rows behind these states,
+    likes: tuple[Value, ...] = ()  # which begin as these
 
     @property
     def is_counted(self) -> bool:
@@ -65,7 +77,24 @@ def _loop(node: Node) -> RuleResult:
         condition=None if condition is None else flat_scalar(node, condition),
         states=states,
     )
-    return import_loop(node, form)
+    return import_loop(node, form) if form.is_counted else _with_joined_rows(node, form)
+
+
+def _with_joined_rows(node: Node, form: LoopForm) -> list[Value]:
+    """The results of a loop, of which states that only grow are stacked results until its end."""
+    found = joined_states(form.body)
+    if not found:
+        return import_loop(node, form)
+    places = [state.place for state in found]
+    initial = tuple(form.states[place] for place in places)
+    kept = [value for place, value in enumerate(form.states) if place not in places]
+    body = without_joins(form.body, found)
+    own = replace(form, body=body, states=kept, joined=tuple(found), likes=initial)
+    results = import_loop(node, own)
+    stacked = [results.pop() for _ in found][::-1]
+    for state, first, rows in zip(found, initial, stacked, strict=True):
+        results.insert(state.place, joined_to(node, state, first, rows))
+    return results
 
 
 def import_loop(node: Node, form: LoopForm) -> list[Value]:
@@ -74,11 +103,16 @@ def import_loop(node: Node, form: LoopForm) -> list[Value]:
     if may_unroll and form.is_counted and _all_known(node, form.states):
         return _unroll(node, form)
     try:
-        return list(_runtime_loop(node, form, isolated=may_unroll))
+        return _runtime_loop(node, form, isolated=may_unroll, collects=not may_unroll)
     except (DataDependent, ModelError) as error:
         if not may_unroll or isinstance(error, TooMuchWorkError):
             raise
-    return _unroll(node, form)
+    try:
+        return _unroll(node, form)
+    except DataDependent:
+        if len(form.body.output) <= int(form.has_header) + len(form.states):
+            raise
+    return _runtime_loop(node, form, isolated=False, collects=True)
 
 
 def _may_unroll(node: Node, form: LoopForm) -> bool:
@@ -98,7 +132,7 @@ def _all_known(node: Node, values: Sequence[Value]) -> bool:
     )
 
 
-def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool) -> list[Tensor]:
+def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool, collects: bool) -> list[Value]:
     states = as_tensors(form.states, "Loop")
     types = [_SCALAR_INT64, _SCALAR_BOOL, *(tensor.type for tensor in states)]
     body = node.importer.import_body(
@@ -107,23 +141,21 @@ def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool) -> list[Tensor]
         lambda inner, inputs: _body_arguments(node, inner, inputs, form),
         isolated=isolated,
     )
-    results = as_tensors(body.results, "Loop")
+    results = _as_rows(node, body, form)
     graph = body.importer.graph
     iteration_condition = results.pop(0) if form.has_header else None
-    conditional = form.condition is not None or _can_stop(
-        body.importer, iteration_condition, graph.inputs[1]
-    )
     carried, scans = results[: len(states)], results[len(states) :]
-    if conditional and iteration_condition is not None and _starts_known(form):
-        known = [node.importer.known_value(tensor) for tensor in states]
-        count = count_iterations(graph, iteration_condition, carried, known, form.trip_count)
-        if count is not None:
-            form, conditional = replace(form, trip_count=count), False
-    _check_loop(states, carried, scans, conditional=conditional, form=form)
+    form, conditional = _counted(node, form, body.importer, iteration_condition, carried)
+    _check_states(states, carried)
+    rows: CollectedRows | None = None
+    if scans and (conditional or not form.is_counted):
+        if not collects:
+            raise DataDependent("Loop: the number of stacked results depends on a run-time value")
+        rows = _collect(node, body.importer, form, len(scans))
+        carried, scans = [*carried, *rows.collected(scans, 2 + len(states))], []
+        states = [*states, *rows.initial]
     if not conditional or iteration_condition is None:
-        iteration_condition = body.importer.constant(np.asarray(1, np.bool_), DType.BOOL)
-        if not conditional:
-            graph.replace_uses(graph.inputs[1], iteration_condition)
+        iteration_condition = _always(body.importer, conditional=conditional)
     iteration_condition = flat_scalar(node, iteration_condition, graph)
     written = written_outside([body.importer])
     news = _as_states(body.importer, written, 2 + len(states))
@@ -138,7 +170,33 @@ def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool) -> list[Tensor]
         settings=OpSettings(origin=node.name),
         subgraphs={"body": graph},
     )
-    return _without_variables(node, op, len(states), written)
+    left = _without_variables(node, op, len(states), written)
+    first = len(form.states)
+    return [*left[:first], *(left[first:] if rows is None else rows.values(left[first:]))]
+
+
+def _always(body: OpenGraph, *, conditional: bool) -> Tensor:
+    """A condition that is true, which the body sees too unless the first one may be false."""
+    true = body.constant(np.asarray(1, np.bool_), DType.BOOL)
+    if not conditional:
+        body.graph.replace_uses(body.graph.inputs[1], true)
+    return true
+
+
+def _counted(
+    node: Node,
+    form: LoopForm,
+    body: OpenGraph,
+    condition: Tensor | None,
+    carried: Sequence[Tensor],
+) -> tuple[LoopForm, bool]:
+    """The loop, with its number of iterations if constants decide it; whether it may stop early."""
+    conditional = form.condition is not None or _can_stop(body, condition, body.graph.inputs[1])
+    if not conditional or condition is None or not _starts_known(form):
+        return form, conditional
+    known = [node.importer.known_value(tensor) for tensor in as_tensors(form.states, "Loop")]
+    count = count_iterations(body.graph, condition, carried, known, form.trip_count)
+    return (form, True) if count is None else (replace(form, trip_count=count), False)
 
 
 def _result_types(
@@ -208,19 +266,34 @@ def _can_stop(importer: OpenGraph, condition: Tensor | None, formal: Tensor) -> 
     return known is None or not bool(known.reshape(())[()])
 
 
-def _check_loop(
-    states: Sequence[Tensor],
-    carried: Sequence[Tensor],
-    scans: Sequence[Tensor],
-    *,
-    conditional: bool,
-    form: LoopForm,
-) -> None:
+def _check_states(states: Sequence[Tensor], carried: Sequence[Tensor]) -> None:
     for before, after in zip(states, carried, strict=True):
         if before.type != after.type:
             raise DataDependent(f"Loop: a carried value changes from {before.type} to {after.type}")
-    if scans and (conditional or not form.is_counted):
-        raise DataDependent("Loop: the number of stacked results depends on a run-time value")
+
+
+def _as_rows(node: Node, body: Body, form: LoopForm) -> list[Tensor]:
+    """The results of a body as tensors; stacked ones may have a size that a check gives them."""
+    first = int(form.has_header) + len(form.states)
+    scans = [value for value in body.results[first:] if value is not None]
+    likes = [*(None for _ in scans), *form.likes][len(form.likes) :]
+    stacked = [
+        as_rows(node, body.importer, value, like) for value, like in zip(scans, likes, strict=True)
+    ]
+    return [*as_tensors(body.results[:first], "Loop"), *stacked]
+
+
+def _collect(node: Node, body: OpenGraph, form: LoopForm, scans: int) -> CollectedRows:
+    """Room for what iterations stack, of which data decides the number."""
+    most: float = form.trip_count if form.is_counted else inf
+    if form.trip_operand is not None:
+        table = node.importer.context.sizes
+        most = max(table.range(table.scalar(form.trip_operand))[1], 0)
+    if most > _MAX_COUNTED:
+        most = inf
+    joined = [state.place for state in form.joined]
+    first = len(form.states) + len(joined)
+    return CollectedRows(node, body, most, [*range(first, first + scans - len(joined)), *joined])
 
 
 def _unroll(node: Node, form: LoopForm) -> list[Value]:

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc.frontend.rules.sized import einsum, indexing, moves, reduce, shapes, spread
+from popc.frontend.rules.sized import (
+    einsum,
+    indexing,
+    moves,
+    reduce,
+    resize,
+    shapes,
+    spread,
+    windows,
+)
 from popc.frontend.rules.sized.node import SizedNode, SizedRule
 
 __all__ = ["MAKES_SIZES", "SIZED_RULES", "TAKES_ANY", "SizedNode", "SizedRule"]
@@ -18,7 +27,7 @@ MAKES_SIZES: Final = frozenset(
     ("", op_type)
     for op_type in (
         *("Compress", "ConstantOfShape", "Expand", "NonMaxSuppression", "NonZero", "Range"),
-        *("Reshape", "Slice", "Split", "Tile", "TopK", "Unique"),
+        *("Reshape", "Resize", "Slice", "Split", "Tile", "TopK", "Unique"),
     )
 )
 
@@ -33,6 +42,6 @@ TAKES_ANY: Final = frozenset(
 
 SIZED_RULES: Final[dict[tuple[str, str], SizedRule]] = {
     ("", op_type): rule
-    for family in (einsum, indexing, moves, reduce, shapes, spread)
+    for family in (einsum, indexing, moves, reduce, resize, shapes, spread, windows)
     for op_type, rule in family.RULES.items()
 }

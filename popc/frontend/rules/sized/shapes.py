@@ -17,7 +17,7 @@ from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
-__all__ = ["RULES", "gathered_along"]
+__all__ = ["RULES", "gathered_along", "reshaped_to"]
 
 
 _MOST_ROOM: Final = 256  # times as large as an operand may be what it is reshaped to
@@ -65,7 +65,7 @@ def _reshape(node: SizedNode) -> Value:
     for count in counts:
         rest = node.mul(rest, _chosen(node, count, -1, node.int64(1)))
     counts = [_chosen(node, count, -1, total, rest) for count in counts]
-    return _with_sizes(node, value, counts)
+    return reshaped_to(node, value, counts)
 
 
 def _chosen(
@@ -83,7 +83,7 @@ def _chosen(
     return node.noted(node.emit("Where", [is_special, other, count]))
 
 
-def _with_sizes(node: SizedNode, value: SizedValue, counts: Sequence[Tensor]) -> Value:
+def reshaped_to(node: SizedNode, value: SizedValue, counts: Sequence[Tensor]) -> Value:
     """A tensor with another shape, of as many elements."""
     whole = prod(value.padded.type.shape)
     if not whole and not all(node.table.scalar(count).known is not None for count in counts):
@@ -111,7 +111,7 @@ def _flatten(node: SizedNode) -> Value:
     axis = node.integer("axis", 1)
     axis = axis if axis == rank else normal_axis(axis, rank)
     counts = [_product(node, value, range(axis)), _product(node, value, range(axis, rank))]
-    return _with_sizes(node, value, counts)
+    return reshaped_to(node, value, counts)
 
 
 def _squeeze(node: SizedNode) -> Value:

@@ -167,6 +167,32 @@ def _quantize(node: SizedNode) -> Value:
     return node.value_of(result, x.counts)
 
 
+def _drawn(node: SizedNode) -> Value:
+    """Random numbers, enough for the largest size."""
+    value = node.sized(0)
+    (drawn,) = node.plain([value.padded])
+    return node.value_of(drawn, value.counts)
+
+
+def _quantize_by_range(node: SizedNode) -> list[Value]:
+    """The range holds 0 in any case, so that zeros change nothing."""
+    x = node.sized(0)
+    result, scale, zero_point = node.plain([node.masked(x, 0)])
+    return [node.value_of(result, x.counts), scale, zero_point]
+
+
+def _matmul_of_bytes(node: SizedNode) -> Value:
+    """Rows of the first factor, in as many batches."""
+    x, *others = node.operands()
+    if x is None or any(other is not None and any(other.counts) for other in others):
+        raise node.refuse("takes sizes that data decides for its first operand only")
+    if x.counts[-1] is not None or node.input(1).type.rank != 2:
+        raise node.refuse("takes sizes that data decides for rows of its first operand only")
+    tensors = [x.padded, *(None if other is None else other.padded for other in others)]
+    (result,) = node.plain(tensors)
+    return node.value_of(result, (*x.counts[:-1], None))
+
+
 def _identity(node: SizedNode) -> Value:
     return node.value(0)
 
@@ -182,20 +208,22 @@ _ELEMENTWISE: Final = (
     *("Sum", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Where", "Xor"),
 )
 _OF_ROWS: Final = (
-    *("AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace"),
-    *("GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "InstanceNormalization", "LRN"),
-    *("LpPool", "MaxPool", "Resize", "SpaceToDepth", "Upsample"),
+    *("DepthToSpace", "GroupNormalization", "InstanceNormalization", "LRN", "LpPool"),
+    *("SpaceToDepth", "Upsample"),
 )
 
 RULES: Final[dict[str, SizedRule]] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     **dict.fromkeys(_OF_ROWS, _rows),
+    **dict.fromkeys(("RandomNormalLike", "RandomUniformLike"), _drawn),
     "DequantizeLinear": _quantize,
+    "DynamicQuantizeLinear": _quantize_by_range,
     "Gemm": _gemm,
     "Identity": _identity,
     "LayerNormalization": _before_axis(-1),
     "LpNormalization": _before_axis(-1),
     "MatMul": _matmul,
+    "MatMulInteger": _matmul_of_bytes,
     "OneHot": _one_hot,
     "QuantizeLinear": _quantize,
     "RMSNormalization": _before_axis(-1),
