@@ -29,7 +29,7 @@ from tests.support.models import affine
 
 _ROOT: Final = Path(__file__).parents[2]
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_RUN_ELSEWHERE: Final = ("docs/guides.md", "docs/tutorial.md")
+_RUN_ELSEWHERE: Final = ("docs/frameworks.md", "docs/guides.md", "docs/tutorial.md")
 # Commands that need another system, or what a test cannot reach; and who runs them.
 _OTHERS: Final = {
     "pip": "installs from the package index",
@@ -120,6 +120,13 @@ def _plain(folder: Path) -> None:
     popc.compile(affine()).save(folder / "model.popx")
 
 
+def _feeds(folder: Path) -> None:
+    """The model, and a module with a data set."""
+    _plain(folder)
+    lines = ["import numpy as np", "train = [np.ones((2, 3), np.float32)] * 1000"]
+    (folder / "my_data.py").write_text("\n".join(lines), encoding="utf-8")
+
+
 def _open(folder: Path) -> None:
     onnx.save(digits_mlp(), folder / "model.onnx")
 
@@ -180,6 +187,7 @@ _PROGRAM: Final = """
 archive = popc.compile("model.onnx", options={"instrument_with_hardware_cycle_counter": True,
     "hardware_instrumentations": ["outer", "inner"]})
 program, inputs = archive.load(), {"x": np.zeros((2, 3), np.float32)}
+session, key = program.session(), open("feed.key", "rb").read()
 """
 _BUILDER: Final = """
 builder = popart.Builder()
@@ -218,7 +226,7 @@ _PAGES: Final[dict[str, tuple[Callable[[Path], None], str]]] = {
     "docs/signing.md": (_plain, _KEYS),
     "docs/sizes.md": (_detector, ""),
     "docs/training.md": (_masked, _DATA + _TRAINING),
-    "docs/transfers.md": (_plain, _PROGRAM),
+    "docs/transfers.md": (_feeds, _PROGRAM),
     "runtime/README.md": (_picture, ""),
 }  # fmt: skip
 
