@@ -73,6 +73,10 @@ class Sources:
         self._attributes: dict[tuple[ast.AST, str], list[ast.expr]] = defaultdict(list)
         self._filled: dict[tuple[ast.AST, str], list[ast.expr]] = defaultdict(list)
         self._of_classes: dict[str, list[ast.expr]] = defaultdict(list)
+        self._fields: dict[str, set[ast.AST]] = defaultdict(set)  # files whose classes declare them
+        self._elsewhere: dict[str, list[ast.expr]] = defaultdict(
+            list
+        )  # for all attributes so named
         self._said: dict[Function, list[ast.expr]] = {}
         self._depth = 0
         self.nodes = {path: self._walk(tree) for path, tree in self.trees.items()}
@@ -110,6 +114,8 @@ class Sources:
                     self._change(target, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._change(target, value)
+                if isinstance(self._parent[node], ast.ClassDef):
+                    self._fields[ast.unparse(target)].add(tree)
             case (
                 ast.AugAssign(target=target, value=value)
                 | ast.NamedExpr(target=target, value=value)
@@ -140,6 +146,7 @@ class Sources:
                 self._change_name(target, name, values)
             case ast.Attribute(attr=name):
                 self._attributes[self._module(target), name] += values
+                self._elsewhere[name] += values
 
     def _change_name(self, target: ast.Name, name: str, values: Sequence[ast.expr]) -> None:
         scope = self._scope(target)
@@ -247,7 +254,9 @@ class Sources:
             return set()
         here = self._module(whole), name
         of_classes = self._of_classes.get(name, [])
-        values = [*self._attributes[here], *self._keywords[here]]
+        ours = self._fields[name] == {self._module(whole)}  # a field that no other file declares
+        values = [*(self._elsewhere[name] if ours else self._attributes[here])]
+        values += self._keywords[here]
         found = self._all(values + (of_classes if len(of_classes) <= _MOST else []), seen)
         return found | self._of_functions(self._meant(name, whole), seen)
 

@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+__all__ = ["main"]
+
 _OPSET = 18
 _KERAS_WITH_EXPORT = 3
 _PADDLE_OPSET = 17  # paddle2onnx knows no newer one well

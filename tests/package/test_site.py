@@ -134,6 +134,7 @@ _PASSED_ON: Final = {
      "tuple((f'{field.name} is {getattr(self, field.name)!r}' for field in wrong))"),
     ("popc/requests.py", "f'{argument} is {value!r:.80}'"),
     ("runtime/popc_runtime/cache/entries.py", "tuple((entry.key for entry in found))"),
+    ("runtime/popc_runtime/custom.py", "tuple(missing)"),
 }  # fmt: skip
 
 

@@ -141,7 +141,9 @@ def _expanded_cast(d: Drawing) -> Tensor:
     dtype = d.dtype()
     thin = d.below(shape)
     expanded = d("Expand", d.input(thin, dtype), shape=shape)
-    return d("Cast", expanded, to=d.dtype().value)
+    # What numbers outside of uint32 become in numpy depends on their strides.
+    steady = [each for each in INTEGERS if each is not DType.UINT32]
+    return d("Cast", expanded, to=d.dtype(*FLOATS, *steady).value)
 
 
 def _pads(d: Drawing) -> Tensor:
@@ -213,6 +215,21 @@ def _large_gather(d: Drawing) -> Tensor:
     return d("Gather", x, d.constant(places, DType.INT64), axis=axis)
 
 
+def _convolved(d: Drawing) -> Tensor:
+    dtype = d.dtype(DType.FLOAT32, DType.FLOAT64)
+    spatial = d.number(1, 2)
+    x = d.input((d.number(1, 2), 2, *(d.number(2, 4) for _ in range(spatial))), dtype)
+    least = d.of(0, 0, -1)
+    of_channels = (0, d.of(0, 0, 0, 1))
+    pads = tuple(d.number(least, 2) for _ in range(2 * spatial))
+    around = (*of_channels, *pads[:spatial], 0, 0, *pads[spatial:])
+    x = d("Pad", x, pads=around, mode="constant", value=d.of(0.0, 0.0, 1.0))
+    taps = tuple(d.number(1, min(2, size)) for size in x.type.shape[2:])
+    own = tuple(d.number(0, 1) for _ in pads)
+    steps = tuple(d.number(1, 2) for _ in taps)
+    return d("Conv", x, d.input((3, x.type.shape[1], *taps), dtype), pads=own, strides=steps)
+
+
 GRAPHS_OF_RULES: Final[Mapping[str, Callable[[Drawing], Tensor]]] = {
     "add_pads": _pads,
     "drop_detach": lambda d: d("Detach", d.input(d.shape(smallest=1), d.dtype(*FLOATS))),
@@ -226,6 +243,7 @@ GRAPHS_OF_RULES: Final[Mapping[str, Callable[[Drawing], Tensor]]] = {
     "join_slices": _sliced,
     "join_transposes": _transposes,
     "negative_ones": lambda d: _binary(d, ("Mul",), -1, -1, -1),
+    "pad_windows": _convolved,
     "split_gathers": _large_gather,
     "split_slices": _sliced,
     "sums_of_two": _sum,

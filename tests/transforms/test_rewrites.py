@@ -79,8 +79,9 @@ def test_rules_keep_results(name: str) -> None:
     def check(data: st.DataObject, seed: int) -> None:
         drawing = Drawing(cast(DrawFn, data.draw))
         graph = drawing.small.output(GRAPHS_OF_RULES[name](drawing))
-        order = rule.results.startswith("rows")
-        inputs = feeds(graph, seed, limits=not order)
+        rounded = rule.results == "equal up to rounding"  # zeros may or may not meet infinity
+        order = rounded or rule.results.startswith("rows")
+        inputs = feeds(graph, seed, limits=not order, extremes=not rounded)
         (theirs,) = _values(graph, inputs)
         _rewritten(graph, Simplify((rule,)))
         (ours,) = _values(graph, inputs)

@@ -52,6 +52,11 @@ def _pads(g: SmallGraph, around: tuple[int, int] = (0, 0), gap: int = 0) -> list
     ]
 
 
+def _convolved(g: SmallGraph, pads: tuple[int, ...], value: float = 0.0) -> Tensor:
+    x = g("Pad", g.input(1, 2, 3, 4), pads=pads, mode="constant", value=value)
+    return g("Conv", x, g.input(3, x.type.shape[1], 2, 2), pads=(1, 0, 0, 1))
+
+
 def _table(g: SmallGraph) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient of a lookup, with a row that is read twice, and another gradient."""
     rows, dense = g.input(4, 3), g.input(5, 3)
@@ -112,6 +117,7 @@ _CASES: Final = (
         "Cast Expand",
     ),
     Case("negative_ones", lambda g: g("Mul", g.constant(-1), g.input(3)), "Neg"),
+    Case("pad_windows", lambda g: _convolved(g, (0, 0, 1, 2, 0, 0, 3, 0)), "Conv"),
     Case("add_pads", lambda g: g("Sum", *_pads(g)), "Concat"),
     Case("add_pads", lambda g: g("Add", *_pads(g, (1, 2))), "Concat Pad"),
     Case("add_pads", lambda g: g("Sum", g.input(4, 3), *_pads(g)), "Concat Sum"),
@@ -162,6 +168,9 @@ _QUIET: Final[dict[str, Callable[[SmallGraph], Tensor]]] = {
         "Gather", g.input(5, 3), g.constant([2, 2], DType.INT64), axis=0
     ),
     "a subsample of all": lambda g: _sliced(g, _sliced(g, g.input(9, 3), 1, 7, 1), 0, 4, 2),
+    "an image between ones": lambda g: _convolved(g, (0, 0, 1, 1, 0, 0, 1, 1), 1.0),
+    "channels of zeros": lambda g: _convolved(g, (0, 1, 1, 1, 0, 0, 1, 1)),
+    "a part of an image": lambda g: _convolved(g, (0, 0, -1, 1, 0, 0, 1, 1)),
     "a sum of three": lambda g: g("Sum", g.input(3), g.input(3), g.input(3)),
 }  # fmt: skip
 
@@ -197,7 +206,7 @@ def test_rule_fires_and_keeps_the_results(case: Case) -> None:
     assert _apply(graph, _BY_NAME[case.rule]) > 0
     assert _types(graph) == case.left
     (actual,) = interpret(graph, feeds)
-    if case.rule == "tied_gradients":  # rows add up in another order
+    if case.rule in {"tied_gradients", "pad_windows"}:  # sums are in another order
         np.testing.assert_allclose(actual, expected[0], rtol=1e-6, atol=1e-6)
     else:
         np.testing.assert_array_equal(actual, expected[0])
