@@ -114,8 +114,6 @@ class Sources:
                     self._change(target, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._change(target, value)
-                if isinstance(self._parent[node], ast.ClassDef):
-                    self._fields[ast.unparse(target)].add(tree)
             case (
                 ast.AugAssign(target=target, value=value)
                 | ast.NamedExpr(target=target, value=value)
@@ -155,6 +153,7 @@ class Sources:
             self._filled[self._module(target), name] += values
         elif isinstance(self._parent[self._parent[target]], ast.ClassDef):
             self._of_classes[name] += values
+            self._fields[name].add(self._module(target))
 
     def _scope(self, node: ast.AST) -> ast.AST:
         while not isinstance(node, Function | ast.Module):
