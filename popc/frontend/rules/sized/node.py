@@ -72,6 +72,17 @@ class SizedNode(Node):
         """All operands, which must be tensors, or absent."""
         return [None if value is None else sized(value) for value in self.inputs]
 
+    def first_sized(self) -> tuple[SizedValue, list[Tensor | None]]:
+        """The first operand, with its sizes, and the others, whose sizes must all be known.
+
+        Raises:
+            DataDependent: they are not; or the first operand is absent.
+        """
+        first, *others = self.operands()
+        if first is None or any(other is not None and any(other.counts) for other in others):
+            raise self.refuse("takes sizes that data decides for its first operand only")
+        return first, [None if other is None else other.padded for other in others]
+
     def tensors_behind(self, first: int) -> list[Tensor | None]:
         """The operands from number ``first`` on, whose sizes must all be known."""
         return [self.optional(index) for index in range(first, len(self.inputs))]

@@ -70,13 +70,10 @@ def _elementwise(node: SizedNode) -> Sequence[Value | None]:
 
 def _rows(node: SizedNode) -> Sequence[Value | None]:
     """Only the first axis, of the first operand, may have a size that data decides."""
-    first, *others = node.operands()
-    if first is None or any(other is not None and any(other.counts) for other in others):
-        raise node.refuse("takes sizes that data decides for its first operand only")
+    first, others = node.first_sized()
     if any(first.counts[1:]):
         raise node.refuse("takes sizes that data decides along the first axis only")
-    tensors = [first.padded, *(None if other is None else other.padded for other in others)]
-    results = node.plain(tensors)
+    results = node.plain([first.padded, *others])
     return [node.value_of(r, (first.counts[0], *(None,) * (r.type.rank - 1))) for r in results]
 
 
@@ -131,18 +128,14 @@ def _require_same_sum(
 
 def _gemm(node: SizedNode) -> Value:
     """Rows of the first factor, unless it is transposed."""
-    a, *others = node.operands()
-    assert a is not None
-    if any(other is not None and any(other.counts) for other in others):
-        raise node.refuse("takes sizes that data decides for its first operand only")
+    a, others = node.first_sized()
     kept = 1 if node.integer("transA", 0) else 0
     if a.counts[1 - kept] is not None:
         raise node.refuse("the summed axes of its operands may have different sizes")
-    bias = others[1].padded if len(others) > 1 and others[1] is not None else None
+    bias = others[1] if len(others) > 1 else None
     if bias is not None and bias.type.rank == 2 and bias.type.shape[0] != 1:
         raise node.refuse("its bias has rows, of which data decides the number")
-    tensors = [a.padded, *(None if other is None else other.padded for other in others)]
-    (result,) = node.plain(tensors)
+    (result,) = node.plain([a.padded, *others])
     if result.type.rank != 2:
         raise ModelError("the result must be a matrix")
     return node.value_of(result, (a.counts[kept], None))
@@ -159,11 +152,8 @@ def _one_hot(node: SizedNode) -> Value:
 
 def _quantize(node: SizedNode) -> Value:
     """Scales have a size of their own, along one axis or along all."""
-    x, *others = node.operands()
-    if x is None or any(other is not None and any(other.counts) for other in others):
-        raise node.refuse("takes sizes that data decides for its first operand only")
-    tensors = [x.padded, *(None if other is None else other.padded for other in others)]
-    (result,) = node.plain(tensors)
+    x, others = node.first_sized()
+    (result,) = node.plain([x.padded, *others])
     return node.value_of(result, x.counts)
 
 
@@ -183,13 +173,10 @@ def _quantize_by_range(node: SizedNode) -> list[Value]:
 
 def _matmul_of_bytes(node: SizedNode) -> Value:
     """Rows of the first factor, in as many batches."""
-    x, *others = node.operands()
-    if x is None or any(other is not None and any(other.counts) for other in others):
-        raise node.refuse("takes sizes that data decides for its first operand only")
+    x, others = node.first_sized()
     if x.counts[-1] is not None or node.input(1).type.rank != 2:
         raise node.refuse("takes sizes that data decides for rows of its first operand only")
-    tensors = [x.padded, *(None if other is None else other.padded for other in others)]
-    (result,) = node.plain(tensors)
+    (result,) = node.plain([x.padded, *others])
     return node.value_of(result, (*x.counts[:-1], None))
 
 

@@ -22,9 +22,7 @@ __all__ = ["RULES"]
 _NewSize = Callable[[SizedNode, Tensor, int, int], Tensor]
 
 
-def _require_images(node: SizedNode, x: SizedValue, others: Sequence[SizedValue | None]) -> None:
-    if any(other is not None and any(other.counts) for other in others):
-        raise node.refuse("takes sizes that data decides for its first operand only")
+def _require_images(node: SizedNode, x: SizedValue) -> None:
     if len(x.counts) < 2 or x.counts[1] is not None:
         raise node.refuse("takes sizes that data decides along other axes than channels only")
 
@@ -33,16 +31,15 @@ def _windows(
     node: SizedNode, fill: float | Tensor, kernel: Sequence[int], new_size: _NewSize
 ) -> Sequence[Value | None]:
     """The results on an operand whose padding along spatial axes is ``fill``."""
-    x, *others = node.operands()
-    assert x is not None
-    _require_images(node, x, others)
+    x, others = node.first_sized()
+    _require_images(node, x)
     spatial = [axis for axis in range(2, len(x.counts)) if x.counts[axis] is not None]
     padded = x.padded
     if spatial:
         mask = node.valid(x, spatial)
         number = fill if isinstance(fill, Tensor) else node.constant(fill, padded.type.dtype)
         padded = node.emit("Where", [mask, padded, number])
-    results = node.plain([padded, *(None if other is None else other.padded for other in others)])
+    results = node.plain([padded, *others])
     counts: list[Tensor | None] = [x.counts[0], None, *(None for _ in x.counts[2:])]
     for axis in spatial:
         size = new_size(node, node.count(x, axis), axis - 2, kernel[axis - 2])
@@ -135,7 +132,7 @@ def _average_pool(node: SizedNode) -> Sequence[Value | None]:
 def _global_pool(node: SizedNode) -> Sequence[Value | None]:
     """A mean or maximum of what counts; means are over as many elements as that is."""
     x = node.sized(0)
-    _require_images(node, x, ())
+    _require_images(node, x)
     spatial = [axis for axis in range(2, len(x.counts)) if x.counts[axis] is not None]
     is_mean = node.op_type == "GlobalAveragePool"
     (result,) = node.plain([node.masked(x, 0 if is_mean else -np.inf, spatial)])
@@ -151,13 +148,11 @@ def _global_pool(node: SizedNode) -> Sequence[Value | None]:
 
 def _batch_norm(node: SizedNode) -> Sequence[Value | None]:
     """Every element by itself, by the numbers of its channel."""
-    x, *others = node.operands()
-    assert x is not None
-    _require_images(node, x, others)
+    x, others = node.first_sized()
+    _require_images(node, x)
     if node.integer("training_mode", 0) or len(node.output_names) > 1:
         raise node.refuse("computes statistics of what data decides the size of")
-    tensors = [x.padded, *(None if other is None else other.padded for other in others)]
-    return [node.value_of(node.plain(tensors)[0], x.counts)]
+    return [node.value_of(node.plain([x.padded, *others])[0], x.counts)]
 
 
 RULES: Final[dict[str, SizedRule]] = {
