@@ -24,6 +24,16 @@ static int64_t *numbers_of(Held *held, PyObject *object, int flags, int64_t *cou
     return buffer->buf;
 }
 
+// The columns of a table; false after an exception.
+static bool read_table(
+    Held *held, PyObject *table, int width, int64_t *columns[], int64_t counts[]) {
+    for (int i = 0; i < width; i++) {
+        columns[i] = numbers_of(held, PyTuple_GetItem(table, i), PyBUF_SIMPLE, &counts[i]);
+        if (!columns[i]) return false;
+    }
+    return true;
+}
+
 // True if all numbers are at least 0 and below a limit.
 static bool all_below(const int64_t *numbers, int64_t count, int64_t limit) {
     for (int64_t i = 0; i < count; i++)
@@ -73,10 +83,7 @@ static bool refuse(void) {
 // Reads a problem and an order of its nodes.
 static bool read_order(Held *held, Shift *shift, PyObject *tables[2], int flags) {
     int64_t *columns[COLUMNS], counts[COLUMNS], placed;
-    for (int i = 0; i < COLUMNS; i++) {
-        columns[i] = numbers_of(held, PyTuple_GetItem(tables[0], i), PyBUF_SIMPLE, &counts[i]);
-        if (!columns[i]) return false;
-    }
+    if (!read_table(held, tables[0], COLUMNS, columns, counts)) return false;
     shift->order = numbers_of(held, tables[1], flags, &placed);
     const bool fits = shift->order && read_columns(shift, columns, counts) &&
                       placed == shift->nodes && all_below(shift->order, placed, placed);
@@ -112,6 +119,15 @@ static PyObject *run(PyObject *module, PyObject *args) {
     return Py_BuildValue("LL", (long long)shift.moves, (long long)shift.work);
 }
 
+// Lets go of the arrays; None, or NULL after an exception.
+static PyObject *concluded(Held *held, Outcome outcome) {
+    release(held);
+    if (outcome == NO_MEMORY) return PyErr_NoMemory();
+    if (outcome == HAS_CYCLE) PyErr_SetString(PyExc_IndexError, "nodes wait for each other");
+    if (outcome != DONE) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *measure(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *tables[2], *result;
@@ -130,10 +146,7 @@ static PyObject *measure(PyObject *module, PyObject *args) {
         else
             refuse();
     }
-    release(&held);
-    if (outcome == NO_MEMORY) return PyErr_NoMemory();
-    if (outcome == INTERRUPTED) return NULL;
-    Py_RETURN_NONE;
+    return concluded(&held, outcome);
 }
 
 static PyObject *order(PyObject *module, PyObject *args) {
@@ -154,11 +167,7 @@ static PyObject *order(PyObject *module, PyObject *args) {
         else
             refuse();
     }
-    release(&held);
-    if (outcome == NO_MEMORY) return PyErr_NoMemory();
-    if (outcome == HAS_CYCLE) PyErr_SetString(PyExc_IndexError, "nodes wait for each other");
-    if (outcome != DONE) return NULL;
-    Py_RETURN_NONE;
+    return concluded(&held, outcome);
 }
 
 enum { BOUND_COLUMNS = 12 };
@@ -166,10 +175,7 @@ enum { BOUND_COLUMNS = 12 };
 // Reads columns in the order of `_bound_columns` in popc/schedule/bound.py.
 static bool read_bound(Held *held, Bound *bound, PyObject *table) {
     int64_t *columns[BOUND_COLUMNS], counts[BOUND_COLUMNS];
-    for (int i = 0; i < BOUND_COLUMNS; i++) {
-        columns[i] = numbers_of(held, PyTuple_GetItem(table, i), PyBUF_SIMPLE, &counts[i]);
-        if (!columns[i]) return false;
-    }
+    if (!read_table(held, table, BOUND_COLUMNS, columns, counts)) return false;
     const int64_t nodes = counts[8], buffers = counts[9], leaders = counts[11];
     bound->nodes = nodes, bound->buffers = buffers, bound->leaders = leaders;
     bound->later = (Lists){columns[0], columns[1]};
@@ -201,10 +207,7 @@ static PyObject *find_certain(PyObject *module, PyObject *args) {
         else
             refuse();
     }
-    release(&held);
-    if (outcome == NO_MEMORY) return PyErr_NoMemory();
-    if (outcome == INTERRUPTED) return NULL;
-    Py_RETURN_NONE;
+    return concluded(&held, outcome);
 }
 
 static PyMethodDef methods[] = {
