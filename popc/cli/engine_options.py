@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, TypeVar
 
 import click
@@ -47,17 +46,12 @@ def _functions(_context: click.Context, _option: click.Parameter, given: tuple[s
 
 
 def _function(text: str) -> Any:
+    from popc.inputs.objects import find_object, is_place
+
     name, _, place = text.partition("=")
-    module, _, function = place.partition(":")
-    if not (name and module and function):
+    if not (name and is_place(place)):
         raise UsageError(f"--host-call {text}: expected NAME=MODULE:FUNCTION")
-    try:
-        return getattr(import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(
-            f"--host-call {text}: {error}",
-            hint="Python must find the module: PYTHONPATH names its folder",
-        ) from error
+    return find_object(place, f"--host-call {text}")
 
 
 calls_option = click.option(

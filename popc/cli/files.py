@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
+
+import click
 
 from popc_runtime.errors import ResourceError
 
-__all__ = ["write_text"]
+__all__ = ["output_option", "write_text"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def output_option(help_: str) -> Callable[[_F], _F]:
+    """The option for the file that a verb writes, which must be given."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        required=True,
+        metavar="FILE",
+        help=help_,
+    )
 
 
 def write_text(path: Path, text: str) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, BinaryIO, Final, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
 from popc.inputs.arrays import FeedKey
+from popc.inputs.objects import find_object, is_place
 from popc_runtime.data.streams.files import RAW_SUFFIXES
-from popc_runtime.data.streams.seals import SealWriter
+from popc_runtime.data.streams.seals import SealWriter, seal_of
 from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format import Array
 from popc_runtime.process.files import new_file, refuse_to_replace
@@ -24,7 +24,6 @@ __all__ = ["Epoch", "Written", "find_dataset", "measure_epochs", "write_feed"]
 
 # Told how many of how many elements are done.
 OnCount: TypeAlias = Callable[[int, int], None]
-_MAGIC_VERSION: Final = (1, 0)  # of .npy files
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +65,9 @@ def find_dataset(source: str) -> Callable[[], Iterator[Any]]:
     """
     if source.endswith(".npy"):
         return lambda: iter(_mapped(source))
-    module, _, name = source.partition(":")
-    if not (module and name):
+    if not is_place(source):
         raise UsageError(f"{source}: expected MODULE:NAME, or a .npy file")
-    try:
-        found = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(
-            f"{source}: {error}", hint="Python must find the module: PYTHONPATH names its folder"
-        ) from error
+    found = find_object(source, source)
     if not (callable(found) or isinstance(found, Iterable)):
         raise UsageError(f"{source} is of type {type(found).__name__}, which gives no elements")
     return lambda: iter(found() if callable(found) else found)
@@ -168,7 +161,7 @@ def _opened(
         path = target.with_suffix(f".{place}{target.suffix}") if name else target
         if value.dtype.kind not in "biuf":
             raise UsageError(f"part {name!r} holds {value.dtype}, no numbers")
-        sealed = path.with_name(f"{path.name}.seal")
+        sealed = seal_of(path)
         refuse_to_replace(path, force=force)
         if seal is None and sealed.exists():
             raise ResourceError(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from popc.cli.files import output_option
 from popc.cli.report import Report, format_bytes
 
 __all__ = ["command"]
@@ -15,14 +16,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 @click.command("export")
 @click.argument("archive", type=_FILE)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    metavar="FILE",
-    help="The ONNX file to write.",
-)
+@output_option("The ONNX file to write.")
 @click.option(
     "--checkpoint",
     type=_FILE,

@@ -9,6 +9,7 @@ import click
 
 from popc.cli.console import Console
 from popc.cli.engine_options import feed_key_option
+from popc.cli.files import output_option
 from popc.cli.report import Report, counted, format_bytes, format_seconds, format_table
 
 if TYPE_CHECKING:
@@ -32,14 +33,9 @@ def command() -> None:
 
 @command.command("write")
 @click.argument("source", metavar="MODULE:NAME|FILE")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    metavar="FILE",
-    help="The file to write: .bin or .raw (raw elements) or .npy. Elements of several parts make "
-    "several files, as in x.0.bin and x.1.bin.",
+@output_option(
+    "The file to write: .bin or .raw (raw elements) or .npy. Elements of several parts make "
+    "several files, as in x.0.bin and x.1.bin."
 )
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Write N elements.")
 @feed_key_option(

@@ -11,6 +11,7 @@ import click
 
 from popc.cli.command_line import compile_line
 from popc.cli.console import Console
+from popc.cli.files import output_option
 from popc.cli.model_options import (
     ModelSettings,
     model_argument,
@@ -34,14 +35,7 @@ _COUNT = click.IntRange(1)
 
 @click.command("tune")
 @model_argument
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="The options file to write, for popc compile --options FILE.",
-)
+@output_option("The options file to write, for popc compile --options FILE.")
 @model_options
 @target_option
 @train_option("Tune a training step: a TOML or JSON file names loss and optimizer.")

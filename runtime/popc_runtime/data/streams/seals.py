@@ -22,7 +22,7 @@ from popc_runtime.errors import ResourceError, StreamError, UsageError
 from popc_runtime.format import Array
 from popc_runtime.process.paths import read_regular
 
-__all__ = ["SealWriter", "SealedFeed", "read_key"]
+__all__ = ["SealWriter", "SealedFeed", "read_key", "seal_of"]
 
 _DIGEST: Final = "sha256"
 _BYTES: Final = 32  # of a code
@@ -54,7 +54,8 @@ def _checked(key: bytes) -> bytes:
     return key
 
 
-def _seal_of(path: str | os.PathLike[str]) -> Path:
+def seal_of(path: str | os.PathLike[str]) -> Path:
+    """The path of the seal of a file."""
     return Path(f"{os.fspath(path)}.seal")
 
 
@@ -158,7 +159,7 @@ class SealedFeed:
 
     def _read(self, stream: StreamType, codes: _Codes, count: int) -> bytes:
         """The codes of the samples, if the seal is whole and made for them."""
-        path = _seal_of(self.path)
+        path = seal_of(self.path)
         try:
             data = read_regular(path, _MOST_SEAL)
         except OSError as error:
