@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,4 +54,5 @@ def test_parts_of_an_archive_are_an_archive(corpus: Path) -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="records are those of x86-64")
 @pytest.mark.skipif(shutil.which("clang") is None, reason="there is no clang")
 def test_the_c_core_under_sanitizers() -> None:
-    subprocess.run([_ROOT / ".ci" / "sanitizers"], check=True)
+    environment = {**os.environ, "PYTHON": sys.executable}
+    subprocess.run([_ROOT / ".ci" / "sanitizers"], check=True, env=environment)
