@@ -74,9 +74,8 @@ class Sources:
         self._filled: dict[tuple[ast.AST, str], list[ast.expr]] = defaultdict(list)
         self._of_classes: dict[str, list[ast.expr]] = defaultdict(list)
         self._fields: dict[str, set[ast.AST]] = defaultdict(set)  # files whose classes declare them
-        self._elsewhere: dict[str, list[ast.expr]] = defaultdict(
-            list
-        )  # for all attributes so named
+        # By name, for attributes of any object.
+        self._elsewhere: dict[str, list[ast.expr]] = defaultdict(list)
         self._said: dict[Function, list[ast.expr]] = {}
         self._depth = 0
         self.nodes = {path: self._walk(tree) for path, tree in self.trees.items()}
