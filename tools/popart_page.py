@@ -54,7 +54,7 @@ example of slices, calls, conditions and loops, and \
 operator of its own.
 
 PopART's authors wrote 692 functions of tests for this interface. `make popart-tests \
-POPART_TESTS=FOLDER` runs the 677 that can be collected: 644 pass, and it says of every other one \
+POPART_TESTS=FOLDER` runs the 677 that can be collected: 643 pass, and it says of every other one \
 why it does not. Most need code generators, planners or profilers of Poplar's, or their authors \
 skip them; with a few popc does something else. Four compare with packages that have to be built \
 from source; without `make popart-extensions`, which does that, they are left out.
