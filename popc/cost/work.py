@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from popc.cost.chips import chip_of
 from popc.cost.formulas import elementwise, movement, reduce
 from popc.cost.formulas.numbers import WORKERS, ceil_div
-from popc.cost.mapping import LINEAR, Layout, device_bytes, lanes_of, linear_mapping
+from popc.cost.mapping import Layout, device_bytes, lanes_of, layout_of, linear_mapping
 from popc.cost.phases import Phase
 from popc.cost.planner import (
+    PLACED,
+    TURNED,
     ConvProblem,
     GatherPlan,
     GatherProblem,
+    OperandLayout,
     Plan,
     Planner,
     matmul_problem,
@@ -97,7 +100,17 @@ class Work:
 
     def layout_of(self, tensor: Tensor) -> Layout:
         """The layout of a tensor."""
-        return self.layouts.get(tensor, LINEAR)
+        return layout_of(self.layouts, tensor)
+
+    def lying(self, tensor: Tensor, *, last: bool) -> OperandLayout:
+        """The order of an operand of a product whose channels are its ``last`` axis.
+
+        If not, they are the one before it.
+        """
+        layout = self.layout_of(tensor)
+        if layout.placed:
+            return PLACED
+        return TURNED if layout.turned == last else OperandLayout(layout.block, layout.block)
 
     def has(self, index: int) -> bool:
         """True if an optional operand is given."""
@@ -233,13 +246,18 @@ class Work:
         bytes_ = self.machine.share(size, dtype) * device_bytes(dtype)
         self.receive(name, bytes_, sources=min(sources, ceil_div(bytes_, 8)))
         piece = movement.smallest_piece(length * device_bytes(dtype))
-        cycles = movement.copy_cycles(bytes_, piece)
+        cycles = movement.copy_cycles((bytes_, piece))
         self.compute(name, cycles, "Copy", temporary=2 * bytes_)
 
     def bring_rows_together(self, size: int, length: int, dtype: DType, parts: int) -> None:
-        """Rows of which ``parts`` tiles have a part each go to one, as profiles show."""
-        rows = ceil_div(self.machine.share(size, dtype), max(length, 1))
-        self.reorder(size, length, dtype, "rows", rows * parts)
+        """Rows of which ``parts`` tiles have a part each go to one, as profiles show.
+
+        Elements of a column lie side by side there: softmax has its axis outermost.
+        """
+        share, bytes_ = self.machine.share(size, dtype), device_bytes(dtype)
+        self.receive("rows", share * bytes_, sources=ceil_div(share, max(length, 1)) * parts)
+        cycles = movement.turn_cycles(share, bytes_, odd=length % 2 == 1)
+        self.compute("rows", cycles, "Copy", temporary=2 * share * bytes_)
 
     def move(self, type_: TensorType, name: str = "copy") -> None:
         """Copy a tensor to other tiles in the order that it has."""
@@ -359,17 +377,17 @@ class Work:
         columns: int,
         dtype: DType,
         *,
-        copies: tuple[bool, bool] = (False, False),
+        lie: tuple[OperandLayout, OperandLayout] = (PLACED, PLACED),
     ) -> Plan:
-        """``groups`` products [rows, depth] by [depth, columns]; ``copies``: see `ConvProblem`."""
+        """``groups`` products [rows, depth] by [depth, columns]; how both operands ``lie``."""
         problem = matmul_problem(
             self.types(dtype),
             groups,
             rows,
             depth,
             columns,
-            copies_inputs=copies[0],
-            copies_weights=copies[1],
+            inputs_lie=lie[0],
+            weights_lie=lie[1],
         )
         return self.convolve(problem)
 
