@@ -12,6 +12,7 @@ from popc.cost.calls import bytes_of_copies, call_phases
 from popc.cost.chips import chip_of
 from popc.cost.execution import Execution
 from popc.cost.formulas.numbers import ceil_div
+from popc.cost.machine import Machine
 from popc.cost.mapping import LINEAR, Layout, device_bytes, layout_of
 from popc.cost.memory import measure_memory
 from popc.cost.phases import Cycles, Phase
@@ -21,7 +22,7 @@ from popc.cost.report import CostReport, OpCost
 from popc.cost.rules import RULES
 from popc.cost.settings import CostSettings
 from popc.cost.transfers import find_hidden, merged_transfers, op_cycles, times_taken
-from popc.cost.work import Machine, Work
+from popc.cost.work import Work
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integers
 from popc.memory import MemoryPlan

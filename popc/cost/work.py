@@ -8,13 +8,13 @@ on the busiest tile.
 from __future__ import annotations
 
 from collections.abc import Mapping as Table
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from popc.cost.chips import chip_of
 from popc.cost.formulas import elementwise, movement, reduce
 from popc.cost.formulas.numbers import WORKERS, ceil_div
-from popc.cost.mapping import Layout, device_bytes, lanes_of, layout_of, linear_mapping
+from popc.cost.machine import Machine
+from popc.cost.mapping import Layout, device_bytes, lanes_of, layout_of
 from popc.cost.phases import Phase
 from popc.cost.planner import (
     PLACED,
@@ -24,43 +24,16 @@ from popc.cost.planner import (
     GatherProblem,
     OperandLayout,
     Plan,
-    Planner,
     matmul_problem,
     plan_gather,
     plan_scatter,
 )
-from popc.cost.settings import CostSettings
 from popc.ir import Op, Tensor, TensorType
 from popc.ir.attributes import integer, integers, text
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
-from popc.target import Target
 from popc_runtime.format import DType
 
-__all__ = ["Machine", "Work"]
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """The target, how it is used, and the plans made for it so far.
-
-    ``merged`` are transfers that share syncs with the one before, ``chips`` the numbers of the
-    chips along the ladder, in the order in which the program counts them.
-    """
-
-    target: Target
-    settings: CostSettings
-    planner: Planner
-    merged: AbstractSet[Op] = frozenset()
-    chips: tuple[int, ...] = (0,)
-
-    def place(self, chip: int) -> int:
-        """The number along the ladder of a chip of the program."""
-        return self.chips[chip] if chip < len(self.chips) else chip
-
-    def share(self, elements: int, dtype: DType) -> int:
-        """Elements on the busiest tile if ``elements`` are mapped linearly."""
-        mapping = linear_mapping(elements, dtype, self.target.compute_tiles)
-        return min(mapping.run, max(elements, 1))
+__all__ = ["Work"]
 
 
 @dataclass(slots=True)
