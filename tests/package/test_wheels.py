@@ -45,10 +45,10 @@ def _call(*command: str | Path, cwd: Path, **more: str) -> subprocess.CompletedP
     )  # fmt: skip
 
 
-def _pip(*arguments: str | Path, cwd: Path, python: Path | None = None, **more: str) -> str:
+def _pip(*arguments: str | Path, cwd: Path, python: Path | None = None, native: str = "") -> str:
     """The output of pip (this environment's, working on that of ``python``).
 
-    ``more``: variables of the environment.
+    ``native``: "none" makes wheels without kernels.
     """
     where: list[str | Path] = ["--python", python] if python else []
     command: list[str | Path] = [
@@ -59,14 +59,14 @@ def _pip(*arguments: str | Path, cwd: Path, python: Path | None = None, **more: 
         *where,
         *arguments,
     ]
-    done = _call(*command, cwd=cwd, **more)
+    done = _call(*command, cwd=cwd, POPC_NATIVE=native)
     if done.returncode and any(sign in done.stderr for sign in _OFFLINE):
         pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-200:]}")
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def _built(source: Path, target: Path, **more: str) -> dict[str, Path]:
+def _built(source: Path, target: Path, native: str = "") -> dict[str, Path]:
     """The wheels by distribution, built from a copy of the sources in the folder ``source``."""
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(_ROOT / name, source)
@@ -74,7 +74,7 @@ def _built(source: Path, target: Path, **more: str) -> dict[str, Path]:
     for name in ("facade", "popc", "runtime"):
         shutil.copytree(_ROOT / name, source / name, ignore=ignored)
     packages = ("./runtime", "./facade", ".")
-    _pip("wheel", "--quiet", "--no-deps", "-w", target, *packages, cwd=source, **more)
+    _pip("wheel", "--quiet", "--no-deps", "-w", target, *packages, cwd=source, native=native)
     return {path.name.split("-")[0]: path for path in target.glob("*.whl")}
 
 
@@ -82,7 +82,7 @@ def _built(source: Path, target: Path, **more: str) -> dict[str, Path]:
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The wheels for any platform, which compute with numpy."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
-    return _built(source, target, POPC_NATIVE="none")
+    return _built(source, target, native="none")
 
 
 @pytest.fixture(scope="module")

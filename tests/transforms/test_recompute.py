@@ -166,7 +166,7 @@ def test_sample_networks(make: Callable[[], onnx.ModelProto], method: str, tmp_p
 _CHOSEN = st.sampled_from([AutoRecomputation.STANDARD, AutoRecomputation.RECOMPUTE_ALL])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(seed=st.integers(0, 2**32), method=_CHOSEN)
 def test_random_graphs(seed: int, method: AutoRecomputation) -> None:
     """With branches, loops and random checkpoints; `Program` lets all checkers look at them."""
