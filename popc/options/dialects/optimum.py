@@ -127,7 +127,7 @@ _PROJECTIONS: Final = (
 def _cut(
     name: str, what: str, patterns: Sequence[str], **said: str
 ) -> Callable[[HostTable], Mapping[str, object] | str]:
-    """As many parts as ``name`` says, by itself or in parts for each chip."""
+    """An annotation that makes as many parts as ``name`` says, for all chips or chip by chip."""
 
     def cut(table: HostTable) -> Mapping[str, object] | str:
         value = table[name]

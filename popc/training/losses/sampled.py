@@ -93,7 +93,7 @@ def _right_scores(b: LossEmitter, table: Tensor, label: Tensor) -> Tensor:
 
 
 def _hits(b: LossEmitter, label: Tensor, sample: Sample) -> Tensor:
-    """As numbers [N, S]: which of the drawn classes are right ones of a sample."""
+    """Numbers [N, S]: 1 where a drawn class is a right one of a sample, else 0."""
     classes = sample.classes
     column = b.reshaped(label, (*label.type.shape, 1))
     if column.type.dtype is not classes.type.dtype:
