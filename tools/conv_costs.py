@@ -70,14 +70,15 @@ def costs_page() -> str:
         raise RuntimeError("there are no native kernels on this machine")
     least = [(channels, _least_pixels(libraries, channels)) for channels in _CHANNELS]
     most = [(summed, _most_pixels(libraries, summed)) for summed in _SUMMED]
-    return _PAGE.format(_steps(least, _NEVER), _steps(most, 0))
+    steps = [most[0], *(row for before, row in pairwise(most) if row[1] != before[1])]
+    return _PAGE.format(
+        _rows(dropwhile(lambda row: row[1] == _NEVER, least)),
+        _rows(dropwhile(lambda row: row[1] == 0, steps)),
+    )
 
 
-def _steps(rows: Sequence[tuple[int, int]], none: int) -> str:
-    """The rows whose pixels differ from those before; the first ones are left out if they are none."""
-    steps = [rows[0], *(row for before, row in pairwise(rows) if row[1] != before[1])]
-    found = dropwhile(lambda row: row[1] == none, steps)
-    return "".join(f"    ({size}, {pixels}),\n" for size, pixels in found)
+def _rows(rows: Iterable[tuple[int, int]]) -> str:
+    return "".join(f"    ({size}, {pixels}),\n" for size, pixels in rows)
 
 
 def _least_pixels(libraries: Sequence[Library], channels: int) -> int:

@@ -12,7 +12,8 @@ from popc.cost.calls import bytes_of_copies, call_phases
 from popc.cost.chips import chip_of
 from popc.cost.execution import Execution
 from popc.cost.formulas.numbers import ceil_div
-from popc.cost.mapping import LINEAR, Layout, device_bytes
+from popc.cost.machine import Machine
+from popc.cost.mapping import LINEAR, Layout, device_bytes, layout_of
 from popc.cost.memory import measure_memory
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import Timeline, pipeline_step
@@ -20,8 +21,8 @@ from popc.cost.planner import Planner
 from popc.cost.report import CostReport, OpCost
 from popc.cost.rules import RULES
 from popc.cost.settings import CostSettings
-from popc.cost.transfers import find_hidden, merged_transfers, op_cycles, times_taken
-from popc.cost.work import Machine, Work
+from popc.cost.transfers import find_hidden, merged_copies, merged_transfers, op_cycles, times_taken
+from popc.cost.work import Work
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integers
 from popc.memory import MemoryPlan
@@ -93,6 +94,7 @@ def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) 
     merges = settings.merge_exchange
     most = settings.merge_exchange_bytes
     merged = merged_transfers(schedule, most) if merges else frozenset[Op]()
+    merged |= merged_copies(schedule, settings.merge_copies_bytes)
     return Machine(target, settings, Planner(target), merged, _selected(target, schedule))
 
 
@@ -204,8 +206,8 @@ class _Estimator:
 
     def _lay_out(self, op: Op, work: Work) -> None:
         """Results lie like operand 0 unless the rule, or the kind of op, says otherwise."""
-        first = op.optional(0)
-        inherited = self._layouts.get(first, LINEAR) if first is not None else LINEAR
+        first = _leading(op)
+        inherited = layout_of(self._layouts, first) if first is not None else LINEAR
         layout = work.layout or inherited
         if work.layout is None and op.op_type == "Transpose":
             layout = _turned(op, inherited)
@@ -220,7 +222,7 @@ class _Estimator:
         self._note(op, phases)
         yield op, self._cost(op, times, phases)
         for tensor, inner in zip(op.present_inputs, callee.inputs, strict=True):
-            self._layouts[inner] = self._layouts.get(tensor, LINEAR)
+            self._layouts[inner] = layout_of(self._layouts, tensor)
         order = self._schedule.orders[callee]
         strategy = self._machine.settings.copying_strategy
         copies = bytes_of_copies(callee, order, self._machine, strategy)
@@ -229,7 +231,7 @@ class _Estimator:
         self._copies.update({op: outer + own for op, own in zip(order, copies, strict=True)})
         yield from self.run(callee, times)
         for tensor, inner in zip(op.outputs, callee.outputs, strict=True):
-            self._layouts[tensor] = self._layouts.get(inner, LINEAR)
+            self._layouts[tensor] = layout_of(self._layouts, inner)
 
     def _control(self, op: Op, times: int) -> Iterator[tuple[Op, OpCost]]:
         work = Work(op, self._machine, self._layouts)
@@ -240,7 +242,7 @@ class _Estimator:
         for nested in op.subgraphs.values():
             for tensor, inner in zip(reversed(op.inputs), reversed(nested.inputs), strict=False):
                 if tensor is not None:
-                    self._layouts[inner] = self._layouts.get(tensor, LINEAR)
+                    self._layouts[inner] = layout_of(self._layouts, tensor)
         phases = tuple(work.phases)
         self._note(op, phases)
         if is_pipeline(op):
@@ -295,14 +297,25 @@ _SCATTERED = frozenset(
 )
 
 
+def _leading(op: Op) -> Tensor | None:
+    """The operand that results lie like: the first, but for constants beside as large a tensor."""
+    first = op.optional(0)
+    if first is None or not first.is_constant:
+        return first
+    size = op.outputs[0].type.size if op.outputs else -1
+    others = (tensor for tensor in op.present_inputs if not tensor.is_constant)
+    return next((tensor for tensor in others if tensor.type.size == size), first)
+
+
 def _turned(op: Op, layout: Layout) -> Layout:
-    """The layout after a Transpose: channels stay together if the last axis stays last."""
+    """The layout after a Transpose: it matters where the axis of the channels has gone."""
     perm = integers(op.attributes, "perm", ())
-    rank = len(perm)
-    if rank and perm[-1] == rank - 1:
-        return replace(layout, key=f"{layout.key} {perm}")
-    swapped = rank > 1 and perm[-1] == rank - 2 and perm[-2] == rank - 1
-    return replace(layout, key=f"{layout.key} {perm}", turned=swapped != layout.turned)
+    rank, key = len(perm), f"{layout.key} {perm}"
+    channels = rank - 2 if layout.turned or layout.placed else rank - 1
+    place = perm.index(channels) if channels in perm else channels
+    if place >= rank - 2:
+        return replace(layout, key=key, turned=place == rank - 2, placed=False)
+    return Layout(key, layout.tiles, turned=True)
 
 
 def _enter_function(work: Work) -> None:

@@ -11,6 +11,12 @@ __all__ = ["LEAST_PIXELS", "MOST_PIXELS"]
 # above.
 LEAST_PIXELS: Final = (
     (16, 64),
+    (24, 64),
+    (32, 64),
+    (64, 64),
+    (128, 64),
+    (256, 64),
+    (512, 64),
 )
 
 # Up to where images with their channels first are best turned and read pixel by pixel: pixels of a
