@@ -21,7 +21,7 @@ from popc.cost.planner import Planner
 from popc.cost.report import CostReport, OpCost
 from popc.cost.rules import RULES
 from popc.cost.settings import CostSettings
-from popc.cost.transfers import find_hidden, merged_transfers, op_cycles, times_taken
+from popc.cost.transfers import find_hidden, merged_copies, merged_transfers, op_cycles, times_taken
 from popc.cost.work import Work
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integers
@@ -94,6 +94,7 @@ def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) 
     merges = settings.merge_exchange
     most = settings.merge_exchange_bytes
     merged = merged_transfers(schedule, most) if merges else frozenset[Op]()
+    merged |= merged_copies(schedule, settings.merge_copies_bytes)
     return Machine(target, settings, Planner(target), merged, _selected(target, schedule))
 
 
