@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from popc.trained.estimator import Estimator
     from popc_runtime.trainer import Trainer
 
-__all__ = ["EndOfTraining", "Hook", "TrainingHook", "StepWatch"]
+__all__ = ["EndOfTraining", "Hook", "StepWatch", "TrainingHook"]
 
 # Called after each step with the number of steps so far and the loss; True ends the training.
 Hook: TypeAlias = Callable[[int, float], object]
