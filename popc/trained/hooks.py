@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from popc.trained.estimator import Estimator
-    from popc_runtime.trainer import Trainer
+    from popc_runtime import Executable
+    from popc_runtime.format import Array
+    from popc_runtime.trainer import Progress, Trainer
 
-__all__ = ["EndOfTraining", "Hook", "StepWatch", "TrainingHook"]
+__all__ = ["EndOfTraining", "Hook", "StepWatch", "TrainingHook", "WatchedTraining"]
 
 # Called after each step with the number of steps so far and the loss; True ends the training.
 Hook: TypeAlias = Callable[[int, float], object]
 
 
+class WatchedTraining(Protocol):
+    """An estimator, as hooks know it: see `popc.Estimator`."""
+
+    executable: Executable
+    step: int
+    results: Mapping[str, Array]
+    save_every: tuple[int | None, float | None]
+
+    def save(self, progress: Progress | None = None) -> object:
+        """Write a checkpoint."""
+        ...
+
+    def told_by_first(self, what: str, question: Callable[[], bool]) -> bool:
+        """The answer of the first process, for all that train together."""
+        ...
+
+
 class TrainingHook:
     """A hook that is also told where a training begins and ends."""
 
-    def begin(self, estimator: Estimator) -> None:
+    def begin(self, estimator: WatchedTraining) -> None:
         """Called before the first step; ``estimator.results`` are those of the last one then."""
 
     def __call__(self, step: int, loss: float) -> object:
@@ -44,7 +62,7 @@ class StepWatch:
         loss: That of the last step.
     """
 
-    def __init__(self, estimator: Estimator, hooks: Sequence[Hook]) -> None:
+    def __init__(self, estimator: WatchedTraining, hooks: Sequence[Hook]) -> None:
         self._estimator = estimator
         self._hooks = hooks
         self._saved = monotonic()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from popc.trained.hooks import TrainingHook
+from popc.trained.hooks import TrainingHook, WatchedTraining
 from popc_runtime.errors import UsageError
-
-if TYPE_CHECKING:
-    from popc.trained.estimator import Estimator
 
 __all__ = ["StepLog"]
 
@@ -60,11 +57,11 @@ class StepLog(TrainingHook):
         self._formatter = formatter or _line
         self._write = write
         self._clock = clock
-        self._estimator: Estimator | None = None
+        self._estimator: WatchedTraining | None = None
         self._first: int | None = None
         self._written = (0, 0.0)  # the step that was told last, and when
 
-    def begin(self, estimator: Estimator) -> None:
+    def begin(self, estimator: WatchedTraining) -> None:
         """Look whether the tensors exist.
 
         Raises:
