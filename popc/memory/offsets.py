@@ -297,8 +297,7 @@ def _lowest_fit(
             if (place >> bits) - top >= size:
                 break
             end = place & lower
-            if end > top:
-                top = end
+            top = max(top, end)
         offsets[index] = top
         taken[index] = top << bits | top + size
     return offsets
