@@ -153,6 +153,19 @@ def test_what_differs() -> None:
         "mixed": emit("Add", x, shared),
         "random": emit("RandomNormal", shape=(2,), to="float32", mean=0.0, scale=1.0),
     }
+    part = emit("ReplicatedReduceScatter", shared, op="local", size=2, stride=2)
+    others = emit("ReplicatedReduceScatter", shared, op="local", size=2, stride=1)
+    differs |= {
+        "part": part,
+        "parts of other groups": emit("ReplicatedAllGather", part, size=2, stride=1),
+        "parts of both": emit("ReplicatedAllGather", emit("Add", part, others), size=2, stride=2),
+        "parts of unequal": emit(
+            "ReplicatedAllGather",
+            emit("ReplicatedReduceScatter", x, op="local", size=2, stride=2),
+            size=2,
+            stride=2,
+        ),
+    }
     equal = {
         "shared": shared,
         "whole": emit("ReplicatedAllReduce", x, **whole),
@@ -161,6 +174,7 @@ def test_what_differs() -> None:
         "half of equal": emit("ReplicatedAllReduce", shared, **half),
         "assumed": emit("AssumeEqualAcrossReplicas", x),
         "computed": emit("Neg", shared),
+        "parts of equal": emit("ReplicatedAllGather", emit("Neg", part), size=2, stride=2),
     }
     found = find_divergence(graph, 4, [shared]).tensors
     assert {name for name, tensor in differs.items() if tensor not in found} == set()
