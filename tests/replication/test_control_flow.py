@@ -153,19 +153,6 @@ def test_what_differs() -> None:
         "mixed": emit("Add", x, shared),
         "random": emit("RandomNormal", shape=(2,), to="float32", mean=0.0, scale=1.0),
     }
-    part = emit("ReplicatedReduceScatter", shared, op="local", size=2, stride=2)
-    others = emit("ReplicatedReduceScatter", shared, op="local", size=2, stride=1)
-    differs |= {
-        "part": part,
-        "parts of other groups": emit("ReplicatedAllGather", part, size=2, stride=1),
-        "parts of both": emit("ReplicatedAllGather", emit("Add", part, others), size=2, stride=2),
-        "parts of unequal": emit(
-            "ReplicatedAllGather",
-            emit("ReplicatedReduceScatter", x, op="local", size=2, stride=2),
-            size=2,
-            stride=2,
-        ),
-    }
     equal = {
         "shared": shared,
         "whole": emit("ReplicatedAllReduce", x, **whole),
@@ -174,11 +161,31 @@ def test_what_differs() -> None:
         "half of equal": emit("ReplicatedAllReduce", shared, **half),
         "assumed": emit("AssumeEqualAcrossReplicas", x),
         "computed": emit("Neg", shared),
-        "parts of equal": emit("ReplicatedAllGather", emit("Neg", part), size=2, stride=2),
     }
     found = find_divergence(graph, 4, [shared]).tensors
     assert {name for name, tensor in differs.items() if tensor not in found} == set()
     assert {name for name, tensor in equal.items() if tensor in found} == set()
+
+
+@pytest.mark.parametrize(
+    ("given", "others", "stride", "is_equal"),
+    [("s", 2, 2, True), ("s", 2, 1, False), ("s", 1, 2, False), ("x", 2, 2, False)],
+)
+def test_parts_that_groups_gather(given: str, others: int, stride: int, *, is_equal: bool) -> None:
+    """Equal if all groups hold parts of the same, divided in one way, and gather them."""
+    graph = Graph("main")
+    x, shared = (graph.add_input(name, TensorType(DType.FLOAT32, (4,))) for name in ("x", "s"))
+
+    def part(tensor: Any, stride: int) -> Any:
+        attributes: Any = {"op": "local", "size": 2, "stride": stride}
+        return build(graph, "ReplicatedReduceScatter", [tensor], attributes).output
+
+    parts = [part({"x": x, "s": shared}[given], 2), part(shared, others)]
+    both = build(graph, "Add", parts).output
+    whole = build(graph, "ReplicatedAllGather", [both], {"size": 2, "stride": stride}).output
+    found = find_divergence(graph, 4, [shared]).tensors
+    assert both in found
+    assert (whole in found) is not is_equal
 
 
 def test_states_of_loops_differ_if_any_iteration_makes_them_so() -> None:
