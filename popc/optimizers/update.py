@@ -204,7 +204,7 @@ class WeightUpdate:
         return self.emit("ReplicatedReduceScatter", [x], attributes=attributes, prefix=prefix)
 
     def gathered(self, part: Tensor, domain: Sharing, *, prefix: str = "") -> Tensor:
-        """As large as the weight, the parts that the replicas of a group have."""
+        """The parts that the replicas of a group have, put together as large as the weight."""
         shape = self.whole.type.shape
         rows = self.emit("ReplicatedAllGather", [part], attributes=domain.attributes)
         flat = self.emit("Reshape", [rows], attributes={"shape": (rows.type.size,)})
