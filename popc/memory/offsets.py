@@ -297,7 +297,8 @@ def _lowest_fit(
             if (place >> bits) - top >= size:
                 break
             end = place & lower
-            top = max(top, end)
+            if end > top:  # noqa: PLR1730 - a call would take as long as all the rest
+                top = end
         offsets[index] = top
         taken[index] = top << bits | top + size
     return offsets

@@ -19,9 +19,7 @@ from popc.schedule.problem import OrderingProblem
 from popc.schedule.simplify import simplify
 from tests.support.random_problems import is_legal, problems
 
-pytestmark = pytest.mark.skipif(
-    find_native() is None, reason="the search in C has not been built"
-)
+pytestmark = pytest.mark.skipif(find_native() is None, reason="the search in C has not been built")
 
 
 @settings(deadline=None, max_examples=100)
