@@ -171,6 +171,13 @@ def _memory() -> list[Setting]:
             "train",
             1e-4,
         ),
+        Setting(
+            "rows of lookups",
+            {"accumulate_lookup_rows": True},
+            _ACCUMULATE,
+            "train",
+            1e-4,
+        ),
         Setting("override", {"tensor_location_override": {"fc*": _OFF}}),
         _one("enable_merge_exchange", value=False),
         *(
