@@ -178,13 +178,6 @@ def _memory() -> list[Setting]:
             "train",
             1e-4,
         ),
-        Setting(
-            "rows of lookups",
-            {"accumulate_lookup_rows": True},
-            _ACCUMULATE,
-            "train",
-            1e-4,
-        ),
         Setting("override", {"tensor_location_override": {"fc*": _OFF}}),
         _one("enable_merge_exchange", value=False),
         *(
@@ -198,6 +191,11 @@ def _memory() -> list[Setting]:
         _one("enable_inplace_ambiguity_checking", value=True),
         _one("fold_limit_bytes", 0),
     ]
+
+
+def _rows() -> list[Setting]:
+    rows = {"accumulate_lookup_rows": True}
+    return [Setting("rows of lookups", rows, _ACCUMULATE, "train", 1e-4)]
 
 
 def _batches() -> list[Setting]:
@@ -331,6 +329,7 @@ SETTINGS: Final = (
     *_shapes(),
     *_placement(),
     *_memory(),
+    *_rows(),
     *_batches(),
     *_rewrites(),
     *_orders(),
