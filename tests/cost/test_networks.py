@@ -71,8 +71,8 @@ def test_deviations_from_a_file(tmp_path: Path) -> None:
 def test_public_figures() -> None:
     for name, _, _, deviation in vendor_rows():
         assert abs(float(deviation.rstrip("%"))) < 10, name
-    for name, _, _, deviation in profile_rows():  # of another BERT, trained, on average
-        assert abs(float(deviation.rstrip("%"))) < 75, name
+    for name, _, _, deviation in profile_rows():  # of another plan: PopART calls one normalisation
+        assert abs(float(deviation.rstrip("%"))) < 40, name
 
 
 def test_published_measurements() -> None:
