@@ -59,6 +59,7 @@ def settings_of(options: Options) -> CostSettings:
         prefetch=options.enable_prefetch_datastreams,
         merge_exchange=options.enable_merge_exchange,
         merge_exchange_bytes=options.merge_exchange_bytes,
+        merge_copies_bytes=options.merge_ipu_copies_bytes,
         copying_strategy=options.subgraph_copying_strategy,
     )
 

@@ -19,7 +19,7 @@ from popc.cost.planner import Plan, Planner
 from popc.cost.report import CostReport, MemoryReport, OpCost
 from popc.cost.rules import RULES
 from popc.cost.settings import CostSettings
-from popc.cost.transfers import find_hidden, merged_transfers, op_cycles, times_taken
+from popc.cost.transfers import find_hidden, merged_copies, merged_transfers, op_cycles, times_taken
 from popc.cost.uses import CodeUses
 from popc.cost.work import Work
 from popc.ir import Graph, Op, Tensor
@@ -121,6 +121,7 @@ def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) 
     merges = settings.merge_exchange
     most = settings.merge_exchange_bytes
     merged = merged_transfers(schedule, most) if merges else frozenset[Op]()
+    merged |= merged_copies(schedule, settings.merge_copies_bytes)
     return Machine(target, settings, Planner(target), merged, _selected(target, schedule))
 
 

@@ -108,7 +108,7 @@ def test_a_config_with_every_attribute_set() -> None:
     options = {**config, "batch_size": 4, "virtual_graph_mode": "auto"}
     archive = popc.compile(_recorded()["network"].tobytes(), options=options)
     told = " ".join(archive.notes)
-    for name in ("select_ipus", "merge_remote_buffers", "enable_fast_math", "syncMethod"):
+    for name in ("select_ipus", "merge_remote_buffers", "syncMethod"):
         assert name in told
     feed = {name: _recorded()[f"network_{name}"] for name in ("image", "word")}
     (found,) = popc_runtime.load(archive).run(feed).values()

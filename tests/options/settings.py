@@ -148,6 +148,10 @@ def _placement() -> list[Setting]:
             },
         ),
         _one("ipu_selection_order", "snake"),
+        Setting(
+            "copies wait",
+            {"num_ipus": 2, "virtual_graph_mode": "auto", "merge_ipu_copies_bytes": 1000},
+        ),
     ]
 
 
@@ -250,6 +254,7 @@ def _rewrites() -> list[Setting]:
                                   "merge_var_update_mem_threshold": 1000}, only="train"),
         _one("decompose_grad_sum", value=True, only="train", tolerance=1e-4),
         _one("disabled_passes", ["common_subexpressions"]),
+        _one("enable_fast_math", value=True, tolerance=1e-4),
     ]  # fmt: skip
 
 
@@ -272,6 +277,7 @@ def _transfers() -> list[Setting]:
             for word in ("overlap_inner_loop", "overlap_loops")
         ),
         Setting("io tiles", _IO),
+        Setting("full io tiles", {**_IO, "io_tile_memory_proportion": 1e-6}),
         _one("group_host_sync", value=True),
         _one("default_buffering_depth", 2),
         _one("enable_prefetch_datastreams", value=False),

@@ -72,8 +72,17 @@ def _set(table: dict[str, Any]) -> dict[str, Any]:
         ),
         (
             {"io_tiles": {"num_io_tiles": 32, "place_ops_on_io_tiles": True}},
-            {"num_io_tiles": 32, "tile_sets": (("*", "io"),)},
+            {
+                "num_io_tiles": 32,
+                "tile_sets": (("*", "io"),),
+                "io_tile_memory_proportion": 0.9,
+            },
         ),
+        (
+            {"optimizations.maximum_inter_ipu_copies_buffer_size": 4096},
+            {"merge_ipu_copies_bytes": 4096},
+        ),
+        ({"optimizations.enable_fast_math": True}, {"enable_fast_math": True}),
         (
             {"optimizations": {"maximum_cross_replica_sum_buffer_size": 1000}},
             {"merge_all_reduce_collectives": True, "merge_all_reduce_bytes": 1000},

@@ -110,6 +110,12 @@ def _io_tiles(table: HostTable) -> Mapping[str, object] | str:
     return {"tile_sets": {"*": "io"}}
 
 
+def _io_memory(table: HostTable) -> Mapping[str, object] | str:
+    if not table["io_tiles.num_io_tiles"]:
+        return "no tiles are set aside"
+    return {"io_tile_memory_proportion": table["io_tiles.available_memory_proportion"]}
+
+
 def _merged(kind: str, key: str) -> Computed:
     merging, bound = f"merge_{kind}_collectives", f"merge_{kind}_bytes"
 
@@ -233,7 +239,7 @@ _ROWS: Final = (
     HostKey("io_tiles.place_ops_on_io_tiles", Truth(), False,
             Computed("`tile_sets`: io for all transfers", _io_tiles)),
     HostKey("io_tiles.available_memory_proportion", Number(high=1), 0.9,
-            Nothing("what io tiles hold is not bounded: a program that does not fit is refused")),
+            Computed("`io_tile_memory_proportion`, with `num_io_tiles`", _io_memory), always=True),
     HostKey("ipu_model.compile_ipu_code", Truth(), True, Nothing("there are no codelets")),
     HostKey("ipu_model.tiles_per_ipu", Whole(), 0, Becomes("tiles_per_ipu")),
     HostKey("ipu_model.version", _Version(), "ipu2", _target("ipu_model.version")),
@@ -261,7 +267,7 @@ _ROWS: Final = (
     HostKey("optimizations.maximum_reduce_scatter_buffer_size", _BYTES, 0,
             _merged("reduce_scatter", "optimizations.maximum_reduce_scatter_buffer_size")),
     HostKey("optimizations.maximum_inter_ipu_copies_buffer_size", _BYTES, 0,
-            Nothing("copies between chips run when their operands are there")),
+            Becomes("merge_ipu_copies_bytes")),
     HostKey("optimizations.maximum_send_recv_cluster_size", _BYTES, 0,
             Computed("`enable_merge_exchange` and `merge_exchange_bytes`", _cluster)),
     HostKey("optimizations.minimum_remote_tensor_size", _BYTES, 128,
@@ -269,7 +275,8 @@ _ROWS: Final = (
                      _least_remote)),
     HostKey("optimizations.merge_remote_buffers",
             EnumMember("NO_MERGING", "MERGE", "IF_BENEFICIAL"), "IF_BENEFICIAL",
-            Nothing("every tensor off chip has memory of its own")),
+            Nothing("parts that are outlined are handed what was fetched, so that they share their "
+                    "code whatever buffer it was fetched from")),
     HostKey("optimizations.enable_gather_simplifier", Truth(), True,
             Computed("`pattern_switches` of what simplifies lookups", _gathers)),
     HostKey("optimizations.triangular_solve_expander_block_size", Whole(), 0,
@@ -277,7 +284,7 @@ _ROWS: Final = (
     HostKey("optimizations.cholesky_block_size", Whole(), 0,
             Nothing("ONNX has no Cholesky factorisation")),
     HostKey("optimizations.enable_fast_math", Truth(), False,
-            Nothing("every rewrite keeps the results that ONNX asks for")),
+            Becomes("enable_fast_math")),
     HostKey("pooling.poplar_options.*", Anything(), None, _NO_POPLAR),
     HostKey("scheduling.algorithm",
             EnumMember("CHOOSE_BEST", "CLUSTERING", "POST_ORDER", "LOOK_AHEAD", "SHORTEST_PATH"),
