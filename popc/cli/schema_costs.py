@@ -65,13 +65,9 @@ _MEMORY_OF_CHIP: Final = record(
             COUNT,
         ),
         "peak_step": TEXT,
-        "busiest": map_of(COUNT),
-        "average": map_of(COUNT),
-        "regions": map_of(COUNT),
+        **dict.fromkeys(("busiest", "average", "regions"), map_of(COUNT)),
     },
-    always_live=list_of(COUNT),
-    peak=list_of(COUNT),
-    code=list_of(COUNT),
+    **dict.fromkeys(("always_live", "peak", "code"), list_of(COUNT)),
     steps=list_of(
         record(
             {
