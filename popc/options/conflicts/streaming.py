@@ -61,7 +61,7 @@ def _about_tiles(what: str, location: TensorLocation, io_tiles: int) -> Iterator
             f"{what} names the io tiles, but num_io_tiles is 0: set it, or choose the tile set "
             "compute"
         )
-    elif not location.is_off_chip and what.endswith("_location"):
+    elif not (location.is_off_chip or location.is_open) and what.endswith("_location"):
         yield (
             f"{what} says which tiles move tensors, but storage is on_chip, so that they do not "
             "move: set storage to off_chip, or leave the tile sets out"
