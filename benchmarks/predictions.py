@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import onnx
 
+from benchmarks.causes import cause_rows
 from popc.compiler import plan_program
 from popc.cost import CostReport, OpCost
 from popc.reporting.estimation import costs_of
@@ -297,7 +298,8 @@ def main() -> None:
         print(f"mean absolute deviation {error:.1%}; {wrong} wrong answers about memory")
         return
     _print(
-        ["figure", "public", "popc", "deviation"], [*vendor_rows(), *profile_rows(), *vertex_rows()]
+        ["figure", "public", "popc", "deviation"],
+        [*vendor_rows(), *(_row(*row) for row in cause_rows()), *profile_rows(), *vertex_rows()],
     )
     print()
     header = [

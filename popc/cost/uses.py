@@ -19,7 +19,7 @@ _MOVING_WEIGHTS: Final = frozenset({"convolve", "gather", "scale and bias", "sli
 
 
 class CodeUses:
-    """What the ops of each chip do, every op once."""
+    """Steps of the ops of each chip, every op once."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, object]] = set()
