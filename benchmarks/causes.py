@@ -43,12 +43,12 @@ def _model(
     weights: Mapping[str, np.ndarray[Any, Any]] | None = None,
     dtype: int = _HALF,
 ) -> onnx.ModelProto:
-    ends = [
+    starts, ends = [
         [helper.make_tensor_value_info(name, dtype, shape) for name, shape in values.items()]
         for values in (inputs, outputs)
     ]
     initializers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
-    graph = helper.make_graph(nodes, "cause", *ends, initializers)
+    graph = helper.make_graph(nodes, "cause", starts, ends, initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
