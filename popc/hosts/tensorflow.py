@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Final
 
 from popc.hosts.attributes import HostSettings, SettingsNode
+from popc.hosts.run_config import IPURunConfig, RunConfig
 from popc.options.dialects.dialect import HostKey
 from popc.options.dialects.tensorflow import TENSORFLOW
 from popc_runtime.errors import UsageError
@@ -20,7 +21,9 @@ __all__ = [
     "AttributeMetadata",
     "DeviceConnectionType",
     "IPUConfig",
+    "IPURunConfig",
     "MergeRemoteBuffersBehaviour",
+    "RunConfig",
     "SchedulingAlgorithm",
     "SelectionOrder",
 ]

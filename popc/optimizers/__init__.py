@@ -1,6 +1,7 @@
 """PopART's optimizers: their settings, and the ops that update weights with gradients."""
 
 from popc.optimizers.build import (
+    ACCUMULATED,
     STATE_PREFIXES,
     UpdateContext,
     UpdatedWeight,
@@ -21,10 +22,11 @@ from popc.optimizers.spec import (
     OptimizerSpec,
     Specific,
 )
-from popc.optimizers.update import Sharing
+from popc.optimizers.update import Division, Sharing
 from popc.optimizers.values import Value
 
 __all__ = [
+    "ACCUMULATED",
     "OPTIMIZER_TYPES",
     "SGD",
     "STATE_PREFIXES",
@@ -32,6 +34,7 @@ __all__ = [
     "Adaptive",
     "AutomaticLossScaling",
     "ClipNorm",
+    "Division",
     "GradientMap",
     "Merging",
     "OptimizerSpec",

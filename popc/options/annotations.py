@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from popc.options.dialects.popart_patterns import names_meant, why_no_switch
 from popc.options.kinds import Kind, Known
-from popc.options.locations import parse_location, words_of
+from popc.options.locations import parse_settled_location, words_of
 from popc.options.suggest import did_you_mean
 from popc_runtime.format import OptionValue
 
@@ -81,7 +81,7 @@ class _Location(Kind[AnnotationValue]):
 
     def parse(self, value: object) -> AnnotationValue:
         """The value that `parse_location` reads."""
-        return words_of(parse_location(value))
+        return words_of(parse_settled_location(value))
 
 
 @dataclass(frozen=True, slots=True)

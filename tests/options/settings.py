@@ -164,6 +164,13 @@ def _memory() -> list[Setting]:
             _one(f"{kind}_tensor_location", _SHARDED, only="train", needs=_REPLICAS, tolerance=1e-4)
             for kind in kinds[:2]
         ),
+        _one(
+            "accumulator_tensor_location",
+            _SHARDED,
+            only="train",
+            needs={**_REPLICAS, **_ACCUMULATE},
+            tolerance=1e-4,
+        ),
         Setting(
             "sharded off chip",
             {"weight_tensor_location": {**_SHARDED, **_OFF}},

@@ -202,6 +202,7 @@ _CACHED: Final = Nothing(
 _OF_PYTHON: Final = Nothing("these are arguments of a Python model's parallelize")
 _FILE: Final = Nothing("it says what wrote the file")
 _NUMBER: Final = Maybe(_POSITIVE)
+_FACTOR: Final = Maybe(Whole())  # files of early releases have 0 where nothing is cut
 _SAME: Final = "the same of a program for inference"
 
 _KEYS: Final = (
@@ -304,11 +305,11 @@ _KEYS: Final = (
         always=True,
     ),
     HostKey(
-        "embedding_serialization_factor", _NUMBER, 1,
+        "embedding_serialization_factor", _FACTOR, 1,
         Computed(_LOOKUPS, _training(_cut_lookups("embedding_serialization_factor"))),
     ),
     HostKey(
-        "inference_embedding_serialization_factor", _NUMBER, None,
+        "inference_embedding_serialization_factor", _FACTOR, None,
         Computed(_SAME, _inference(_cut_lookups("inference_embedding_serialization_factor"))),
     ),
     HostKey(
@@ -323,11 +324,11 @@ _KEYS: Final = (
         Computed(_SAME, _inference(_cut_lookups("inference_serialized_embedding_splits_per_ipu"))),
     ),
     HostKey(
-        "projection_serialization_factor", _NUMBER, 1,
+        "projection_serialization_factor", _FACTOR, 1,
         Computed(_SCORES, _training(_cut_projection("projection_serialization_factor"))),
     ),
     HostKey(
-        "inference_projection_serialization_factor", _NUMBER, None,
+        "inference_projection_serialization_factor", _FACTOR, None,
         Computed(_SAME, _inference(_cut_projection("inference_projection_serialization_factor"))),
     ),
     HostKey(

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from popc.options.kinds import Choice, Table, Truth, Whole
-from popc.options.locations import LocationKind, Settings, TensorLocation
+from popc.options.locations import LocationKind, Settings, SettledLocationKind, TensorLocation
 from popc.options.schema import option
 from popc.options.table import FrozenTable
 
@@ -37,7 +37,8 @@ KINDS: Final = ("weight", "optimizer_state", "accumulator", "activation")
 _NOTHING: Final[Settings] = FrozenTable()
 
 _SETTINGS: Final = (
-    "A table with some of storage (on_chip or off_chip: in streaming memory), load_tile_set and "
+    "A table with some of storage (on_chip; off_chip: in streaming memory; when_needed: there if "
+    "the busiest tile of the target has not enough memory otherwise), load_tile_set and "
     "storage_tile_set (compute or io), replicated_tensor_sharding (whether replicas divide it "
     "among them), sharding_domain (those that do: all, consecutive:N or orthogonal:N), "
     "min_elements_for_off_chip (2) and min_elements_for_replicated_tensor_sharding (8192)."
@@ -136,7 +137,7 @@ class StreamingOptions:
         popart="optimizerStateTensorLocationSettings",
     )
     tensor_location_override: FrozenTable[Settings] = option(
-        Table(LocationKind(), "from tensors to where they are kept"),
+        Table(SettledLocationKind(), "from tensors to where they are kept"),
         FrozenTable(),
         "Where single tensors are kept. A table from names or patterns of tensors (w, "
         "Accl1___w, block*.out) to settings as those of weight_tensor_location, or to words: "

@@ -129,9 +129,9 @@ class TransferOptions:
     merge_ipu_copies_bytes: int = option(
         Whole(),
         0,
-        "Most bytes that copies between IPUs may have that wait for each other, so that one sync "
-        "is enough for all of them. What waits is in memory for longer. With 0, each runs as soon "
-        "as the scheduler likes.",
+        "Most bytes of copies between IPUs that wait for each other. One sync is enough for all "
+        "of them then, but what waits is in memory for longer. With 0, each runs as soon as the "
+        "scheduler likes.",
     )
     tile_sets: FrozenTable[TileSet] = option(
         Table(Choice(TileSet.IO, TileSet.COMPUTE), "from names to io or compute"),
