@@ -9,7 +9,8 @@
 bool ISA(has_rows)(const Conv *conv);
 
 // Channels first .. end - 1 of row number `row` of all results, where `first` is a multiple of LANES,
-// and `end` too if it is not the number of all.  weights: [tap][channel of a group][channel]; outside: a zero for each.
+// and `end` too if it is not the number of all.  weights: [tap][channel of a group][channel]; outside:
+// a zero for each channel.
 void ISA(convolve_row)(
     const Conv *conv, const float *weights, const float *outside, int64_t row, int64_t first,
     int64_t end);
