@@ -81,9 +81,10 @@ def _proportions(name: str) -> Callable[[HostTable], Mapping[str, object] | str]
         value = table[name]
         if value is None:
             return "matmul_proportion is for inference too"
-        if isinstance(value, tuple):
+        if isinstance(value, tuple) and len(value) > 1:
             return {"available_memory_per_ipu": value}
-        return {"available_memory_proportion": value}
+        (one,) = value if isinstance(value, tuple) else (value,)  # files have [0.3] for all chips
+        return {"available_memory_proportion": one}
 
     return made
 
