@@ -83,8 +83,7 @@ def _proportions(name: str) -> Callable[[HostTable], Mapping[str, object] | str]
             return "matmul_proportion is for inference too"
         if isinstance(value, tuple) and len(value) > 1:
             return {"available_memory_per_ipu": value}
-        (one,) = value if isinstance(value, tuple) else (value,)  # files have [0.3] for all chips
-        return {"available_memory_proportion": one}
+        return {"available_memory_proportion": value[0] if isinstance(value, tuple) else value}
 
     return made
 
