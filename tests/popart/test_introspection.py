@@ -73,6 +73,7 @@ def test_costs_as_text_and_as_data() -> None:
     report = session.getReport()
     assert f"Target: {report['target']['name']}" in session.getSummaryReport()
     assert json.loads(json.dumps(report)) == report
+    assert "ipu2, 1 x 4 tiles" in session.getSummaryReport()
 
 
 def test_steps_of_a_run() -> None:
