@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 
 from popc.cost.calls import bytes_of_copies, call_phases
 from popc.cost.chips import chip_of
 from popc.cost.execution import Execution
-from popc.cost.formulas.numbers import ceil_div
 from popc.cost.machine import Machine
-from popc.cost.mapping import LINEAR, Layout, device_bytes, layout_of
-from popc.cost.memory import measure_memory
+from popc.cost.mapping import LINEAR, Layout, layout_of
+from popc.cost.memory import MemoryWalk
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import Timeline, pipeline_step
-from popc.cost.planner import Planner
-from popc.cost.report import CostReport, OpCost
+from popc.cost.planner import Plan, Planner
+from popc.cost.report import CostReport, MemoryReport, OpCost
 from popc.cost.rules import RULES
 from popc.cost.settings import CostSettings
 from popc.cost.transfers import find_hidden, merged_copies, merged_transfers, op_cycles, times_taken
+from popc.cost.uses import CodeUses
 from popc.cost.work import Work
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integers
@@ -38,8 +37,8 @@ __all__ = ["estimate_costs", "estimate_execution"]
 # (11 cycles each) and a branch.  They count little beside syncs and the 237 cycles that setting up
 # an exchange takes: a loop over a hundred phases takes a thousandth longer if they are doubled.
 _LOOP_CYCLES = 60
-_CALL_CYCLES = 25
 _PREDICATE_BYTES = 4  # a word
+_PLANNED_AGAIN = 2  # times at most that ops are planned for what memory others leave them
 
 
 def estimate_costs(
@@ -57,19 +56,12 @@ def estimate_costs(
     machine = _machine(target, schedule, settings)
     if planner is not None:
         machine = replace(machine, planner=planner)
-    estimator = _Estimator(machine, schedule, plan)
-    costs = list(estimator.run(graph, 1))
-    hidden = estimator.hidden(graph)
-    ops = tuple(_without(hidden.get(op, 0), cost) for op, cost in costs)
-    memory = tuple(
-        measure_memory(
-            graph, schedule, plan, estimator.phases, estimator.distinct(chip), target, chip
-        )
-        for chip in range(target.num_ipus)
-    )
+    found = _settled(graph, schedule, plan, machine)
+    estimator, hidden = found.estimator, found.estimator.hidden(graph)
+    ops = tuple(_without(hidden.get(op, 0), cost) for op, cost in found.costs)
     plans, assumed = estimator.planned, tuple(estimator.assumed)
     pipeline = estimator.timeline.cost()
-    return CostReport(target, ops, memory, _samples(graph), plans, assumed, pipeline)
+    return CostReport(target, ops, found.memory, _samples(graph), plans, assumed, pipeline)
 
 
 def estimate_execution(
@@ -80,13 +72,48 @@ def estimate_execution(
     settings: CostSettings | None = None,
 ) -> Execution:
     """The costs of every op of ``graph`` when it runs once on ``target``."""
-    estimator = _Estimator(_machine(target, schedule, settings), schedule, plan)
-    for _ in estimator.run(graph, 1):
-        pass  # it notes what it finds
+    estimator = _settled(graph, schedule, plan, _machine(target, schedule, settings)).estimator
     hidden = estimator.hidden(graph)
     pipeline = estimator.timeline.cost()
     beside = pipeline.hidden if pipeline else Cycles()
     return Execution(graph, schedule, target, estimator.phases, hidden, beside)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An estimator that has seen a whole program, and what it has found."""
+
+    estimator: _Estimator
+    costs: list[tuple[Op, OpCost]]
+    memory: tuple[MemoryReport, ...]
+
+
+def _settled(graph: Graph, schedule: Schedule, plan: MemoryPlan, machine: Machine) -> _Found:
+    """The costs when ops that make a tile run over have been planned again, for less memory."""
+    found, over = _once(graph, schedule, plan, machine)
+    for _ in range(_PLANNED_AGAIN):
+        bounds = found.estimator.lower_bounds(over)
+        if not bounds:
+            break
+        machine = replace(machine, bounds={**machine.bounds, **bounds})
+        found, over = _once(graph, schedule, plan, machine)
+    return found
+
+
+def _once(
+    graph: Graph, schedule: Schedule, plan: MemoryPlan, machine: Machine
+) -> tuple[_Found, dict[Op, int]]:
+    """The costs, and the bytes that the busiest tile lacks while ops run."""
+    estimator = _Estimator(machine, schedule, plan)
+    costs = list(estimator.run(graph, 1))
+    over: dict[Op, int] = {}
+    memory: list[MemoryReport] = []
+    for chip in range(machine.target.num_ipus):
+        uses = estimator.uses.of(chip)
+        walk = MemoryWalk(graph, schedule, plan, estimator.phases, uses, machine.target, chip)
+        memory.append(walk.report())
+        over |= walk.over
+    return _Found(estimator, costs, tuple(memory)), over
 
 
 def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) -> Machine:
@@ -120,10 +147,8 @@ class _Estimator:
         self._plan = plan
         self._layouts: dict[Tensor, Layout] = {}
         self._chips = machine.target.num_ipus
-        self._seen: dict[tuple[int, object], tuple[Phase, ...]] = {}
-        self._calls: dict[int, list[Phase]] = {}  # of code that another op has already
-        orders = schedule.orders.values()
-        self._kinds = Counter(_kind(op) for order in orders for op in order)
+        self.uses = CodeUses()
+        self._planned: dict[Op, int] = {}  # temporary bytes of plans
         self._step: tuple[bool, int] | None = None  # of the pipeline, if a stage is looked into
         self._copies: dict[Op, int] = {}  # of operands and results of calls, while an op runs
         self.timeline = Timeline()
@@ -135,10 +160,10 @@ class _Estimator:
         """The number of different convolutions and products that were planned."""
         return self._machine.planner.count
 
-    def distinct(self, chip: int) -> list[Phase]:
-        """The phases of one op of each kind that ``chip`` runs, and the calls of the others."""
-        kinds = [phases for key, phases in self._seen.items() if key[0] == chip]
-        return [*chain.from_iterable(kinds), *self._calls.get(chip, ())]
+    def lower_bounds(self, over: Mapping[Op, int]) -> dict[Op, int]:
+        """Bytes for the plans of ops during which a tile lacks some, where that leaves any."""
+        bounds = {op: self._planned.get(op, 0) - lacking for op, lacking in over.items()}
+        return {op: bound for op, bound in bounds.items() if bound > 0}
 
     def hidden(self, graph: Graph) -> dict[Op, int]:
         """Cycles of a single run of transfers that pass meanwhile; when all costs are known."""
@@ -174,23 +199,21 @@ class _Estimator:
 
     def _op(self, op: Op, times: int) -> OpCost:
         work = Work(op, self._machine_of(op), self._layouts)
-        if self._kinds[_kind(op)] > 1:
-            _enter_function(work)
         if not op.attributes.get("unrolled"):  # iterations that the device would have written out
             RULES[op.op_type](work)
         held = work.held + self._copies.get(op, 0)
         phases = tuple(replace(phase, temporary=phase.temporary + held) for phase in work.phases)
-        self._note(op, phases)
+        self._note(op, phases, work.plans)
+        if work.plans:
+            self._planned[op] = max(plan.temporary_bytes for plan in work.plans)
         self._lay_out(op, work)
         plans = (*(str(plan) for plan in work.plans), *([work.steps] if work.steps else []))
         return self._cost(op, times, phases, plans)
 
-    def _note(self, op: Op, phases: tuple[Phase, ...]) -> None:
+    def _note(self, op: Op, phases: tuple[Phase, ...], plans: Sequence[Plan] = ()) -> None:
         self.phases[op] = phases
         chip = chip_of(op, self._chips)
-        if self._seen.setdefault((chip, _signature(op, phases)), phases) is not phases:
-            calls = (phase for phase in phases if phase.name == "call")
-            self._calls.setdefault(chip, []).extend(calls)
+        self.uses.note(op, chip, phases, plans, self._machine_of(op), self._layouts)
 
     def _cost(
         self, op: Op, times: int, phases: Sequence[Phase], plans: tuple[str, ...] = ()
@@ -316,30 +339,6 @@ def _turned(op: Op, layout: Layout) -> Layout:
     if place >= rank - 2:
         return replace(layout, key=key, turned=place == rank - 2, placed=False)
     return Layout(key, layout.tiles, turned=True)
-
-
-def _enter_function(work: Work) -> None:
-    """Ops that share code find weights at one place: each copies its own there first."""
-    weights = [tensor for tensor in work.op.present_inputs if tensor.is_constant]
-    bytes_ = sum(
-        work.machine.share(weight.type.size, weight.type.dtype) * device_bytes(weight.type.dtype)
-        for weight in weights
-        if weight.type.rank
-    )
-    if bytes_:
-        speed = work.machine.target.tile.memcpy_bytes_per_cycle
-        work.compute("call", _CALL_CYCLES + ceil_div(bytes_, speed), "Copy", temporary=bytes_)
-
-
-def _kind(op: Op) -> object:
-    """Ops of one kind do the same with other data."""
-    types = tuple(str(tensor.type) for tensor in (*op.present_inputs, *op.outputs))
-    return op.op_type, types, str(sorted(op.attributes.items(), key=lambda item: item[0]))
-
-
-def _signature(op: Op, phases: Sequence[Phase]) -> object:
-    """Ops of one signature take the same steps, so that one copy of their code is enough."""
-    return _kind(op), tuple(phases)
 
 
 def _first_name(op: Op) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from popc.cost.mapping import linear_mapping
 from popc.cost.planner import Planner
@@ -20,7 +21,8 @@ class Machine:
     """The target, how it is used, and the plans made for it so far.
 
     ``merged`` are transfers that share syncs with the one before, ``chips`` the numbers of the
-    chips along the ladder, in the order in which the program counts them.
+    chips along the ladder, in the order in which the program counts them; ``bounds`` says how many
+    bytes of a tile are left for the plans of ops, where the others leave less than usual.
     """
 
     target: Target
@@ -28,6 +30,7 @@ class Machine:
     planner: Planner
     merged: AbstractSet[Op] = frozenset()
     chips: tuple[int, ...] = (0,)
+    bounds: Mapping[Op, int] = field(default_factory=dict[Op, int])
 
     def place(self, chip: int) -> int:
         """The number along the ladder of a chip of the program."""

@@ -24,6 +24,7 @@ from popc.cost.planner import (
     GatherProblem,
     OperandLayout,
     Plan,
+    VertexKind,
     matmul_problem,
     plan_gather,
     plan_scatter,
@@ -265,8 +266,11 @@ class Work:
     @property
     def proportion(self) -> float:
         """The share of a tile's memory that temporary data of this op may take."""
-        op, chips = self.op, self.machine.target.num_ipus
-        return self.machine.settings.proportion_of(op.settings, op.op_type, chip_of(op, chips))
+        op, target = self.op, self.machine.target
+        chip = chip_of(op, target.num_ipus)
+        usual = self.machine.settings.proportion_of(op.settings, op.op_type, chip)
+        left = self.machine.bounds.get(op)
+        return usual if left is None else min(usual, left / target.tile.memory_bytes)
 
     @property
     def bound(self) -> float:
@@ -323,7 +327,7 @@ class Work:
         plan = self.machine.planner.plan(problem, self.proportion)
         self.plans.append(plan)
         for part in plan.parts:
-            vertex = _VERTICES.get(part.name, "") or f"Conv {plan.method.kind}"
+            vertex = _VERTICES.get(part.name, "") or _vertex(problem, plan)
             counts = (part.compute, part.exchange, part.exchanges, part.launches)
             self.phases.append(
                 Phase(part.name, *counts, vertex, part.sources, plan.temporary_bytes)
@@ -367,6 +371,13 @@ class Work:
     def _shape(self, size: int, dtype: DType | None) -> tuple[int, DType]:
         type_ = self.result()
         return (type_.size if size < 0 else size), dtype or type_.dtype
+
+
+def _vertex(problem: ConvProblem, plan: Plan) -> str:
+    """The name of the vertex of ``plan``: AMP has one for a single kernel position."""
+    kind = plan.method.kind
+    single = problem.positions in {1, plan.expanded}
+    return f"Conv {kind}" if single or kind is not VertexKind.AMP else f"Conv {kind} nx1"
 
 
 _VERTICES = {

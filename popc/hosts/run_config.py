@@ -32,6 +32,7 @@ _WITHOUT: Final = {
     "eval_distribute": "mpiexec starts processes",
     "experimental_distribute": "mpiexec starts processes",
     "experimental_max_worker_delay_secs": "mpiexec starts processes",
+    "save_summary_steps": "there are no summaries: popc.StepLog writes lines",
     "protocol": "processes exchange data by MPI",
     "session_config": "there are no sessions of TensorFlow",
     "session_creation_timeout_secs": "there are no sessions of TensorFlow",
@@ -106,7 +107,6 @@ class RunConfig:
         *,
         model_dir: str | os.PathLike[str] | None = None,
         tf_random_seed: int | None = None,
-        save_summary_steps: int = 100,
         save_checkpoints_steps: int | None = None,
         save_checkpoints_secs: float | None = None,
         keep_checkpoint_max: int | None = 5,
@@ -114,7 +114,7 @@ class RunConfig:
         log_step_count_steps: int | None = 100,
         **others: Any,
     ) -> None:
-        """See TensorFlow's RunConfig; ``save_summary_steps`` says how often losses are logged too.
+        """See TensorFlow's RunConfig; ``others`` are what only TensorFlow has, which is refused.
 
         Raises:
             ValueError: steps and seconds are given, or TF_CONFIG is wrong.
@@ -134,7 +134,6 @@ class RunConfig:
         self.keep_checkpoint_max = keep_checkpoint_max
         self.keep_checkpoint_every_n_hours = keep_checkpoint_every_n_hours
         self.log_step_count_steps = log_step_count_steps
-        self.save_summary_steps = save_summary_steps
         self.master = ""
         self._read(json.loads(os.environ.get(_CLUSTER) or "{}"))
         if master is not None:

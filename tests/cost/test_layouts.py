@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -63,29 +62,3 @@ def test_chains_are_fused_on_the_host_and_run_op_by_op_on_the_device() -> None:
     ops = [op for op in chain.ops if op.op_type == "FusedElementwise"]
     assert [phase.name for op in ops for phase in op.phases] == [name.lower() for name in names]
     assert ops[0].cycles.launch == 3 * chain.target.tile.vertex_launch_cycles
-
-
-def test_calls_of_shared_code_take_memory() -> None:
-    def code(layers: int) -> int:
-        half = TensorProto.FLOAT16
-        nodes: list[onnx.NodeProto] = []
-        values: list[onnx.TensorProto] = []
-        x = "x"
-        for layer in range(layers):
-            weight = helper.make_tensor(f"w{layer}", half, [64, 64], [0] * 4096)
-            values.append(weight)
-            nodes.append(helper.make_node("MatMul", [x, f"w{layer}"], [f"y{layer}"]))
-            x = f"y{layer}"
-        graph = helper.make_graph(
-            nodes,
-            "layers",
-            [helper.make_tensor_value_info("x", half, [8, 64])],
-            [helper.make_tensor_value_info(x, half, [8, 64])],
-            values,
-        )
-        opsets = [helper.make_opsetid("", 20)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-        busiest = popc.estimate(model).memory[0].busiest
-        return busiest.control_code
-
-    assert code(12) - code(6) == 6 * 16

@@ -193,6 +193,11 @@ def _memory() -> list[Setting]:
     ]
 
 
+def _rows() -> list[Setting]:
+    rows = {"accumulate_lookup_rows": True}
+    return [Setting("rows of lookups", rows, _ACCUMULATE, "train", 1e-4)]
+
+
 def _batches() -> list[Setting]:
     methods = ("unroll_static", "unroll_dynamic", "loop")
     return [
@@ -324,6 +329,7 @@ SETTINGS: Final = (
     *_shapes(),
     *_placement(),
     *_memory(),
+    *_rows(),
     *_batches(),
     *_rewrites(),
     *_orders(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from popc.cost.planner.gather import GatherPlan, GatherProblem, plan_gather, plan_scatter
+from popc.cost.planner.methods import VertexKind
 from popc.cost.planner.plan import Plan, PlanStep
 from popc.cost.planner.problem import (
     PLACED,
@@ -25,6 +26,7 @@ __all__ = [
     "Plan",
     "PlanStep",
     "Planner",
+    "VertexKind",
     "matmul_problem",
     "plan_gather",
     "plan_scatter",

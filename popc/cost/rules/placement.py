@@ -24,7 +24,8 @@ def _copy(work: Work) -> None:
     cycles = copy_cycles(target, bytes_, source, destination)
     if work.op not in work.machine.merged:
         cycles += global_sync(target, target.num_ipus)
-    work.phases.append(Phase("links", exchange=cycles))
+    buffer = work.machine.share(type_.size, type_.dtype) * device_bytes(type_.dtype)
+    work.phases.append(Phase("links", exchange=cycles, temporary=buffer))
 
 
 def _one_of_row(work: Work) -> None:

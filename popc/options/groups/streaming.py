@@ -49,6 +49,15 @@ _SETTINGS: Final = (
 class StreamingOptions:
     """The tensors kept in streaming memory, and the times when they are fetched."""
 
+    accumulate_lookup_rows: bool = option(
+        Truth(),
+        False,
+        "Keep the gradients of looked-up rows of all micro-batches, and add them up at the end. "
+        "Otherwise they are added to a gradient of the whole table. So a table off chip that "
+        "plain SGD trains is updated row by row with accumulation_factor, too. Where rows are "
+        "looked up several times, sums may be rounded differently. Has no effect on tables of "
+        "fewer rows than are looked up.",
+    )
     accumulator_io_schedule: IoSchedule = option(
         Choice(*IoSchedule),
         IoSchedule.PRELOAD,
