@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from popc_runtime.format import Array, DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["LINEAR", "Layout", "Mapping", "device_bytes", "lanes_of", "linear_mapping"]
 
@@ -29,7 +28,7 @@ def lanes_of(dtype: DType) -> str:
     return "float" if dtype.is_float else "int"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mapping:
     """Consecutive runs of elements on consecutive tiles, from tile ``first`` on, cyclically.
 
@@ -102,7 +101,7 @@ def linear_mapping(
     return Mapping(elements, run, size, tiles, first % tiles)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """The distribution of the elements of a tensor, as far as costs depend on it.
 

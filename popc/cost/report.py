@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import PipelineCost
 from popc.target import Target
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Categories", "CostReport", "LiveStep", "LiveTensor", "MemoryReport", "OpCost"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpCost:
     """One op.
 
@@ -65,7 +66,7 @@ class OpCost:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Categories:
     """Bytes of a tile by what they hold."""
 
@@ -90,7 +91,7 @@ class Categories:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveStep:
     """One step of the schedule.
 
@@ -109,7 +110,7 @@ class LiveStep:
     tile: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveTensor:
     """A tensor with memory of its own; views, results in place and joined operands lie in it.
 
@@ -133,7 +134,7 @@ class LiveTensor:
     on_busiest: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryReport:
     """The memory of one chip.
 
@@ -199,7 +200,7 @@ class MemoryReport:
         return data
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CostReport:
     """The costs of one run of a program on a target.
 

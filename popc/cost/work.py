@@ -32,11 +32,12 @@ from popc.ir.attributes import integer, integers, text
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc.target import Target
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Machine", "Work"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """The target, how it is used, and the plans made for it so far.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Final, TypeAlias
@@ -33,6 +33,7 @@ from popc.ir import Graph, Op, Tensor, TensorKind, TensorType, VariableRole
 from popc.ops.build import can_evaluate, evaluate
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels.core.preparation import as_stored
 
 __all__ = ["ArgumentMaker", "Body", "OpenGraph", "Scope"]
@@ -61,7 +62,7 @@ class Scope:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Body:
     """A subgraph imported on its own, with its captures, and its results."""
 

@@ -104,7 +104,11 @@ class Op:
     @property
     def present_inputs(self) -> list[Tensor]:
         """The inputs that are not absent, in order."""
-        return [tensor for tensor in self.inputs if tensor is not None]
+        inputs = self.inputs
+        if None not in inputs:
+            present: list[Tensor] = inputs.copy()  # type: ignore[assignment]
+            return present
+        return [tensor for tensor in inputs if tensor is not None]
 
     def __repr__(self) -> str:
         return f"{self.op_type}({', '.join(t.name for t in self.outputs)})"
@@ -124,6 +128,7 @@ class Graph:
         self.output_names: list[str] = []
         self.ordering: Ordering[Op] = Ordering()
         self._ops: dict[Op, None] = {}
+        self._holders: dict[Op, None] = {}  # the ops with subgraphs, in the same order
         self._tensors: dict[str, Tensor] = {}
         self._name_counts: dict[str, int] = {}
         self._sorted: list[Op] | None = None  # topologically, with some that have been removed
@@ -134,6 +139,11 @@ class Graph:
     def ops(self) -> tuple[Op, ...]:
         """All ops in order of insertion, which need not be topological."""
         return tuple(self._ops)
+
+    @property
+    def holders(self) -> tuple[Op, ...]:
+        """The ops with subgraphs, in order of insertion."""
+        return tuple(self._holders)
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
@@ -273,6 +283,8 @@ class Graph:
             tensor = Tensor(self.fresh_name(name), type_, TensorKind.ACTIVATION, producer=op)
             op.outputs.append(self._add_tensor(tensor))
         self._ops[op] = None
+        if op.subgraphs:
+            self._holders[op] = None
         self._sorted = None
         for operand in inputs:
             self.append_input(op, operand)
@@ -331,6 +343,7 @@ class Graph:
         op.inputs.clear()
         self.ordering.remove(op)
         del self._ops[op]
+        self._holders.pop(op, None)
 
     def replace_op(self, op: Op, outputs: Sequence[Tensor]) -> None:
         """Redirect every use of ``op``'s outputs to ``outputs`` and remove ``op``.
@@ -387,7 +400,7 @@ class Graph:
 def _collect(graph: Graph, found: dict[Graph, None]) -> None:
     """Add ``graph`` to ``found``, behind the graphs nested in it, the last of these first."""
     if graph not in found:
-        for op in reversed([op for op in graph.ops if op.subgraphs]):
+        for op in reversed(graph.holders):
             for subgraph in reversed(op.subgraphs.values()):
                 _collect(subgraph, found)
         found[graph] = None

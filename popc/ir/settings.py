@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 
+from popc_runtime.ground.frozen import frozen
+
 __all__ = ["OpSettings", "ProductCut", "Recompute", "StepPart"]
 
 
@@ -29,7 +31,7 @@ class Recompute(Enum):
     RECOMPUTED = "recomputed"  # the op is such a repetition
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProductCut:
     """The way to make a product of matrices [..., m, k] and [..., k, n] of smaller ones.
 

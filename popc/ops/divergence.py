@@ -9,6 +9,7 @@ from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ir.attributes import integer
 from popc.ops import OPS
 from popc.ops.streaming import LOAD, STORE
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Divergence", "find_divergence"]
 
@@ -58,7 +59,7 @@ def _is_meeting(op: Op) -> bool:
     return op.op_type in _IO or (op.op_type in OPS and OPS[op.op_type].collective)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Walk:
     """Adds to what is known so far; nothing is ever taken back."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from popc.cost.planner.candidates import Candidates
 from popc.cost.planner.methods import Method, VertexKind
 from popc.cost.planner.problem import ConvProblem
 from popc.target import Conv, Target
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["CandidateStep", "Costs", "Shares", "evaluate", "shares_of"]
 
@@ -22,7 +23,7 @@ _VECTOR = {"quarter": 8, "half": 4, "float": 2}
 _LEAST_BYTES = 128  # of a tensor on a tile, if it has them
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shares:
     """The shares of the busiest tile in one serial step: sizes of its part of each dimension.
 
@@ -79,7 +80,7 @@ def _reach(problem: ConvProblem, axis: int, outputs: Count, taps: Count) -> Coun
     return np.minimum(span, max(problem.inputs[axis], 1))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CandidateStep:
     """`popc.cost.planner.plan.PlanStep` for all candidates.
 
@@ -96,7 +97,7 @@ class CandidateStep:
     expected: Count | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Costs:
     """Steps, cycles to compare plans by, and temporary bytes; arrays over candidates."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["ConvProblem", "matmul_problem"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConvProblem:
     """A grouped convolution over a field of rows and columns.
 
