@@ -247,9 +247,12 @@ class OpenGraph(ABC):
 
     def fold_if_small(self, op: Op) -> list[Tensor]:
         """``op``'s outputs; replaced by constants if all operands are known and results small."""
+        for operand in op.inputs:
+            if operand is not None and operand.data is None:
+                return op.outputs.copy()
         small = sum(t.type.nbytes for t in op.outputs) <= _FOLD_BYTES
-        if not small or not can_evaluate(op) or any(t.data is None for t in op.present_inputs):
-            return list(op.outputs)
+        if not small or not can_evaluate(op):
+            return op.outputs.copy()
         self.context.budget.compute(sum(t.type.nbytes for t in op.outputs))
         values = evaluate(op, [None if t is None else t.data for t in op.inputs])
         types = [(t.name, t.type) for t in op.outputs]

@@ -73,7 +73,7 @@ def require_possible(
         ModelError: there is one; the message names op and operands.
     """
     for result in results:
-        problem = result.size_problem()
+        problem = "" if result in operands else result.size_problem()
         if problem:
             listed = ", ".join("-" if type_ is None else str(type_) for type_ in operands)
             raise ModelError(f"{op_type}({listed}): the result {problem}")

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, Tensor, TensorKind
@@ -223,36 +222,41 @@ def _inputs(ops: Sequence[Op]) -> list[Tensor]:
 
 def _needs_no_more(ops: Sequence[Op], around: _Surroundings) -> bool:
     """True if there is a pivot, for ``ops`` in order."""
-    arrivals = list(_arrivals(ops, around))
-    arriving = [sum(arrival.values()) for arrival in arrivals]
-    first = max((index for index, bytes_ in enumerate(arriving) if bytes_), default=0)
     result = ops[-1].output.type.nbytes
-    kept, live = list(accumulate(arriving)), list(_live(ops, arrivals))
-    return any(
-        all(kept[index] <= live[index] for index in range(pivot))
-        and all(result <= nbytes for nbytes in live[pivot:])
-        for pivot in range(first, len(ops))
-    )
+    lowest = highest = 0  # what the pivot may be
+    is_over = False  # so many operands have come that it can be no later
+    for index, (arrived, kept, live) in enumerate(_traffic(ops, around)):
+        if arrived or result > live:
+            lowest = index if result <= live else index + 1
+        if not is_over:
+            highest = index
+            is_over = kept > live
+    return lowest <= highest
 
 
-def _arrivals(ops: Sequence[Op], around: _Surroundings) -> Iterator[dict[Tensor, int]]:
-    """For each op the operands that no op before it has read or computed, and their bytes."""
-    seen = {op.output for op in ops}
-    for op in ops:
-        new = [tensor for tensor in dict.fromkeys(op.present_inputs) if tensor not in seen]
-        seen.update(new)
-        yield {tensor: around.bytes_kept(tensor) for tensor in new}
+def _traffic(ops: Sequence[Op], around: _Surroundings) -> Iterator[tuple[int, int, int]]:
+    """For each op, bytes that it alone brings, that all so far did, and that are live behind it.
 
-
-def _live(ops: Sequence[Op], arrivals: Sequence[Mapping[Tensor, int]]) -> Iterator[int]:
-    """For each op the bytes, when it has run, of what later ones read; then those of the result."""
-    last = {tensor: index for index, op in enumerate(ops) for tensor in op.present_inputs}
-    last[ops[-1].output] = len(ops)
-    live: dict[Tensor, int] = {}
-    for index, (op, new) in enumerate(zip(ops, arrivals, strict=True)):
-        live |= {**new, op.output: op.output.type.nbytes}
-        live = {tensor: bytes_ for tensor, bytes_ in live.items() if last[tensor] > index}
-        yield sum(live.values())
+    An op brings the operands that no op before it has read or computed.  Live are those that later
+    ones read, what has been computed for later ones, and the result.
+    """
+    last = {tensor: index for index, op in enumerate(ops) for tensor in op.inputs}
+    known: set[Tensor | None] = {op.output for op in ops}
+    dying = [0] * (len(ops) + 1)  # bytes that nobody reads any more, by the op that read them last
+    kept = live = 0
+    for index, op in enumerate(ops):
+        arrived = 0
+        for tensor in op.present_inputs:
+            if tensor not in known:
+                known.add(tensor)
+                nbytes = around.bytes_kept(tensor)
+                dying[last[tensor]] += nbytes
+                arrived += nbytes
+        made = op.output.type.nbytes
+        dying[last.get(op.output, len(ops))] += made
+        kept += arrived
+        live += arrived + made - dying[index]
+        yield arrived, kept, live
 
 
 # -- the op ----------------------------------------------------------------------------------------
