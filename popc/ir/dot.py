@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from popc.ir.graph import Graph, Op, Tensor, TensorKind
+from popc.ir.graph import Graph
+from popc.ir.nodes import Op, Tensor, TensorKind
 from popc.ir.settings import Recompute
 from popc_runtime.format import format_attribute
 

@@ -13,105 +13,18 @@ same with other operands.  Constants are not captured: each graph holds its own,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import chain, islice, repeat, takewhile
+from typing import ClassVar
 
 import numpy as np
 
-from popc.ir.ordering import Ordering, order_by_links
+from popc.ir.nodes import Op, Tensor, TensorKind
+from popc.ir.ordering import Ordering
 from popc.ir.settings import OpSettings
 from popc.ir.types import AttributeMap, TensorType, require_possible
 from popc_runtime.format import Array, VariableRole
 
-__all__ = ["Graph", "Op", "Tensor", "TensorKind"]
-
-
-class TensorKind(StrEnum):
-    """The origin of a tensor's value."""
-
-    ACTIVATION = "activation"  # the output of an op
-    INPUT = "input"  # an input of the graph
-    CONSTANT = "constant"  # data known at compile time
-    VARIABLE = "variable"  # lives on the device from run to run
-
-
-@dataclass(eq=False, slots=True)
-class Tensor:
-    """A value.
-
-    ``data`` is the value of a constant, ``initial`` that of a variable before the first run
-    (``None``: zeros); both are stored per `DType.storage`.  ``role`` is set for variables.
-    ``rows`` is empty for a variable that all replicas share; otherwise it says for each replica
-    which of the several values it holds.  If these are parts of one flat value, padded at the end,
-    ``whole`` is the shape of that, and ``initial`` is the whole.  A variable may be kept
-    ``off_chip``, in streaming memory.
-    """
-
-    name: str
-    type: TensorType
-    kind: TensorKind
-    data: Array | None = None
-    initial: Array | None = None
-    role: VariableRole | None = None
-    rows: tuple[int, ...] = ()
-    whole: tuple[int, ...] = ()
-    producer: Op | None = None
-    off_chip: bool = False
-    # op -> number of operand positions that read this tensor, in order of first use
-    uses: dict[Op, int] = field(default_factory=dict["Op", int])
-
-    @property
-    def is_constant(self) -> bool:
-        """True if the value is known at compile time."""
-        return self.kind is TensorKind.CONSTANT
-
-    @property
-    def users(self) -> tuple[Op, ...]:
-        """Ops that read this tensor, each once, in order of first use."""
-        return tuple(self.uses)
-
-    def __repr__(self) -> str:
-        return f"%{self.name}: {self.type}"
-
-
-@dataclass(eq=False, slots=True)
-class Op:
-    """One operation.  ``inputs`` and ``outputs`` are changed only through `Graph`."""
-
-    op_type: str
-    inputs: list[Tensor | None]
-    outputs: list[Tensor]
-    attributes: AttributeMap
-    settings: OpSettings
-    subgraphs: dict[str, Graph]
-
-    @property
-    def output(self) -> Tensor:
-        """The first output."""
-        return self.outputs[0]
-
-    def operand(self, index: int) -> Tensor:
-        """A required input; asking for an absent one is a bug."""
-        tensor = self.inputs[index]
-        assert tensor is not None, f"{self.op_type} has no operand {index}"
-        return tensor
-
-    def optional(self, index: int) -> Tensor | None:
-        """An input that may be absent or beyond the end."""
-        return self.inputs[index] if index < len(self.inputs) else None
-
-    @property
-    def present_inputs(self) -> list[Tensor]:
-        """The inputs that are not absent, in order."""
-        inputs = self.inputs
-        if None not in inputs:
-            present: list[Tensor] = inputs.copy()  # type: ignore[assignment]
-            return present
-        return [tensor for tensor in inputs if tensor is not None]
-
-    def __repr__(self) -> str:
-        return f"{self.op_type}({', '.join(t.name for t in self.outputs)})"
+__all__ = ["Graph"]
 
 
 class Graph:
@@ -120,6 +33,10 @@ class Graph:
     ``output_names`` are the public names of the outputs; they stay when a pass replaces the tensor
     behind an output.  ``ordering`` says which ops must run before which others.
     """
+
+    # How often an op with subgraphs has come or gone, in any graph: until one does, every walk goes
+    # the way that it went.
+    _nestings: ClassVar[int] = 0
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -132,6 +49,7 @@ class Graph:
         self._tensors: dict[str, Tensor] = {}
         self._name_counts: dict[str, int] = {}
         self._sorted: list[Op] | None = None  # topologically, with some that have been removed
+        self._walked: tuple[int, tuple[Graph, ...]] = (-1, ())  # at so many nestings
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -188,16 +106,36 @@ class Graph:
 
     def sort(self) -> list[Op]:
         """The same order as `topological`, found again from the links; so are the errors."""
-        order = order_by_links(self._ops, lambda op: [tensor.uses for tensor in op.outputs])
+        waiting: dict[Op, int] = {}
+        order: list[Op] = []
+        for op in self._ops:
+            count = 0
+            for tensor in op.inputs:
+                if tensor is not None and tensor.producer is not None:
+                    count += 1
+            if count:
+                waiting[op] = count
+            else:
+                order.append(op)
+        for op in order:  # grows while it is walked
+            for tensor in op.outputs:
+                for user, reads in tensor.uses.items():
+                    left = waiting[user] = waiting[user] - reads
+                    if not left:
+                        order.append(user)
         if len(order) != len(self._ops):
             raise ValueError(f"graph {self.name!r} has a cycle")
         return order
 
     def walk(self) -> Iterator[Graph]:
         """This graph and every graph nested in its ops, each once, after all that hold it."""
-        found: dict[Graph, None] = {}
-        _collect(self, found)
-        yield from reversed(found)
+        nestings, walked = self._walked
+        if nestings != Graph._nestings:
+            found: dict[Graph, None] = {}
+            _collect(self, found)
+            walked = tuple(reversed(found))
+            self._walked = Graph._nestings, walked
+        return iter(walked)
 
     # -- adding ----------------------------------------------------------------------------------
 
@@ -285,6 +223,7 @@ class Graph:
         self._ops[op] = None
         if op.subgraphs:
             self._holders[op] = None
+            Graph._nestings += 1
         self._sorted = None
         for operand in inputs:
             self.append_input(op, operand)
@@ -343,7 +282,9 @@ class Graph:
         op.inputs.clear()
         self.ordering.remove(op)
         del self._ops[op]
-        self._holders.pop(op, None)
+        if op.subgraphs:
+            del self._holders[op]
+            Graph._nestings += 1
 
     def replace_op(self, op: Op, outputs: Sequence[Tensor]) -> None:
         """Redirect every use of ``op``'s outputs to ``outputs`` and remove ``op``.
@@ -390,6 +331,7 @@ class Graph:
         other = Graph(name)
         vars(other).update(vars(self), name=name)
         vars(self).update(vars(Graph(self.name)))
+        Graph._nestings += 1
         return other
 
     def is_output(self, tensor: Tensor) -> bool:

@@ -6,10 +6,10 @@ The pairs outlive the replacement of ops: see `Ordering.replace` and `Ordering.r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["OrderedPair", "Ordering", "order_by_links"]
+__all__ = ["OrderedPair", "Ordering"]
 
 _T = TypeVar("_T")  # `Op`, of the module above this one
 
@@ -94,24 +94,3 @@ class Ordering(Generic[_T]):
     def _pairs_of(self, op: _T) -> list[OrderedPair[_T]]:
         before = [self._later[first][op] for first in self._earlier.get(op, ())]
         return [*before, *self._later.get(op, {}).values()]
-
-
-def order_by_links(ops: Iterable[_T], uses: Callable[[_T], Iterable[Mapping[_T, int]]]) -> list[_T]:
-    """``ops``, each after all that it reads; among ready ones, in the given order.
-
-    ``uses`` gives, for each result of an op, how often others read it.  Ops in cycles are left
-    out, and what follows them.
-    """
-    waiting = dict.fromkeys(ops, 0)
-    for op in waiting:
-        for readers in uses(op):
-            for user, reads in readers.items():
-                waiting[user] += reads
-    order = [op for op, count in waiting.items() if count == 0]
-    for op in order:  # grows while it is walked
-        for readers in uses(op):
-            for user, reads in readers.items():
-                waiting[user] -= reads
-                if waiting[user] == 0:
-                    order.append(user)
-    return order
