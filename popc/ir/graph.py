@@ -229,6 +229,12 @@ class Graph:
             self.append_input(op, operand)
         return op
 
+    def add_subgraph(self, op: Op, name: str, subgraph: Graph) -> None:
+        """Give ``op`` one more subgraph."""
+        op.subgraphs[name] = subgraph
+        self._holders = {op: None for op in self._ops if op.subgraphs}
+        Graph._nestings += 1
+
     # -- editing ---------------------------------------------------------------------------------
 
     def append_input(self, op: Op, tensor: Tensor | None) -> None:
