@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from popc.autodiff.differentiate import GRADIENT_PREFIX, differentiate, gradient_name
+    from popc.autodiff.gradients import GRADIENT_PREFIX, differentiate, gradient_name
     from popc.autodiff.rules import GRADIENTS, NOT_DIFFERENTIABLE
 
 __all__ = [
@@ -23,9 +23,9 @@ __getattr__ = lazy_names(
     __name__,
     {
         "GRADIENTS": "popc.autodiff.rules",
-        "GRADIENT_PREFIX": "popc.autodiff.differentiate",
+        "GRADIENT_PREFIX": "popc.autodiff.gradients",
         "NOT_DIFFERENTIABLE": "popc.autodiff.rules",
-        "differentiate": "popc.autodiff.differentiate",
-        "gradient_name": "popc.autodiff.differentiate",
+        "differentiate": "popc.autodiff.gradients",
+        "gradient_name": "popc.autodiff.gradients",
     },
 )

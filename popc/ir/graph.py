@@ -1,8 +1,7 @@
 """The graph: tensors, ops and the edits that keep their links consistent.
 
-Why are links changed only through `Graph`?  A tensor knows its producer and its users, an op its
-operands, a graph its names.  Every edit touches several of these; doing it in one place is what
-lets passes be short and the verifier stay quiet.
+Links are changed only through `Graph`, for every edit touches several: producer and users of a
+tensor, operands of an op, names of a graph.  So passes are short, and the verifier stays quiet.
 
 Values flow only along operands: a subgraph does not see its parent's tensors.  What the body of
 an ``If`` or ``Loop`` needs from outside is an explicit operand (a capture) of the op and an input
@@ -13,18 +12,94 @@ same with other operands.  Constants are not captured: each graph holds its own,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice, repeat, takewhile
 from typing import ClassVar
 
 import numpy as np
 
-from popc.ir.nodes import Op, Tensor, TensorKind
-from popc.ir.ordering import Ordering
+from popc.ir.ordering import Ordering, find_reached, order_by_links
 from popc.ir.settings import OpSettings
-from popc.ir.types import AttributeMap, TensorType, require_possible
+from popc.ir.types import AttributeMap, TensorKind, TensorType, require_possible
 from popc_runtime.format import Array, VariableRole
 
-__all__ = ["Graph"]
+__all__ = ["Graph", "Op", "Tensor"]
+
+
+@dataclass(eq=False, slots=True)
+class Tensor:
+    """A value.
+
+    ``data`` is the value of a constant, ``initial`` that of a variable before the first run
+    (``None``: zeros); both are stored per `DType.storage`.  ``role`` is set for variables.
+    ``rows`` is empty for a variable that all replicas share; otherwise it says for each replica
+    which of the several values it holds.  If these are parts of one flat value, padded at the end,
+    ``whole`` is the shape of that, and ``initial`` is the whole.  A variable may be kept
+    ``off_chip``, in streaming memory.
+    """
+
+    name: str
+    type: TensorType
+    kind: TensorKind
+    data: Array | None = None
+    initial: Array | None = None
+    role: VariableRole | None = None
+    rows: tuple[int, ...] = ()
+    whole: tuple[int, ...] = ()
+    producer: Op | None = None
+    off_chip: bool = False
+    # op -> number of operand positions that read this tensor, in order of first use
+    uses: dict[Op, int] = field(default_factory=dict["Op", int])
+
+    @property
+    def is_constant(self) -> bool:
+        """True if the value is known at compile time."""
+        return self.kind is TensorKind.CONSTANT
+
+    @property
+    def users(self) -> tuple[Op, ...]:
+        """Ops that read this tensor, each once, in order of first use."""
+        return tuple(self.uses)
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+
+@dataclass(eq=False, slots=True)
+class Op:
+    """One operation.  ``inputs`` and ``outputs`` are changed only through `Graph`."""
+
+    op_type: str
+    inputs: list[Tensor | None]
+    outputs: list[Tensor]
+    attributes: AttributeMap
+    settings: OpSettings
+    subgraphs: dict[str, Graph]
+
+    @property
+    def output(self) -> Tensor:
+        """The first output."""
+        return self.outputs[0]
+
+    def operand(self, index: int) -> Tensor:
+        """A required input; asking for an absent one is a bug."""
+        tensor = self.inputs[index]
+        assert tensor is not None, f"{self.op_type} has no operand {index}"
+        return tensor
+
+    def optional(self, index: int) -> Tensor | None:
+        """An input that may be absent or beyond the end."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    @property
+    def present_inputs(self) -> list[Tensor]:
+        """The inputs that are not absent, in order."""
+        if None in self.inputs:
+            return [tensor for tensor in self.inputs if tensor is not None]
+        return self.inputs.copy()  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        return f"{self.op_type}({', '.join(t.name for t in self.outputs)})"
 
 
 class Graph:
@@ -34,8 +109,7 @@ class Graph:
     behind an output.  ``ordering`` says which ops must run before which others.
     """
 
-    # How often an op with subgraphs has come or gone, in any graph: until one does, every walk goes
-    # the way that it went.
+    # How often an op with subgraphs has come or gone, in any graph; walks stay the same meanwhile.
     _nestings: ClassVar[int] = 0
 
     def __init__(self, name: str) -> None:
@@ -58,10 +132,8 @@ class Graph:
         """All ops in order of insertion, which need not be topological."""
         return tuple(self._ops)
 
-    @property
-    def holders(self) -> tuple[Op, ...]:
-        """The ops with subgraphs, in order of insertion."""
-        return tuple(self._holders)
+    def _nested(self) -> list[Graph]:
+        return [graph for op in self._holders for graph in op.subgraphs.values()]
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
@@ -106,23 +178,7 @@ class Graph:
 
     def sort(self) -> list[Op]:
         """The same order as `topological`, found again from the links; so are the errors."""
-        waiting: dict[Op, int] = {}
-        order: list[Op] = []
-        for op in self._ops:
-            count = 0
-            for tensor in op.inputs:
-                if tensor is not None and tensor.producer is not None:
-                    count += 1
-            if count:
-                waiting[op] = count
-            else:
-                order.append(op)
-        for op in order:  # grows while it is walked
-            for tensor in op.outputs:
-                for user, reads in tensor.uses.items():
-                    left = waiting[user] = waiting[user] - reads
-                    if not left:
-                        order.append(user)
+        order = order_by_links(self._ops, lambda op: [tensor.uses for tensor in op.outputs])
         if len(order) != len(self._ops):
             raise ValueError(f"graph {self.name!r} has a cycle")
         return order
@@ -131,9 +187,7 @@ class Graph:
         """This graph and every graph nested in its ops, each once, after all that hold it."""
         nestings, walked = self._walked
         if nestings != Graph._nestings:
-            found: dict[Graph, None] = {}
-            _collect(self, found)
-            walked = tuple(reversed(found))
+            walked = find_reached(self, Graph._nested)
             self._walked = Graph._nestings, walked
         return iter(walked)
 
@@ -228,12 +282,6 @@ class Graph:
         for operand in inputs:
             self.append_input(op, operand)
         return op
-
-    def add_subgraph(self, op: Op, name: str, subgraph: Graph) -> None:
-        """Give ``op`` one more subgraph."""
-        op.subgraphs[name] = subgraph
-        self._holders = {op: None for op in self._ops if op.subgraphs}
-        Graph._nestings += 1
 
     # -- editing ---------------------------------------------------------------------------------
 
@@ -343,15 +391,6 @@ class Graph:
     def is_output(self, tensor: Tensor) -> bool:
         """True if ``tensor`` is an output of the graph."""
         return any(tensor is output for output in self.outputs)
-
-
-def _collect(graph: Graph, found: dict[Graph, None]) -> None:
-    """Add ``graph`` to ``found``, behind the graphs nested in it, the last of these first."""
-    if graph not in found:
-        for op in reversed(graph.holders):
-            for subgraph in reversed(op.subgraphs.values()):
-                _collect(subgraph, found)
-        found[graph] = None
 
 
 def _drop_use(tensor: Tensor | None, op: Op) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from popc.ir.graph import Graph
-from popc.ir.nodes import Op, Tensor, TensorKind
+from popc.ir.graph import Graph, Op, Tensor
+from popc.ir.types import TensorKind
 
 __all__ = ["verify"]
 
