@@ -48,7 +48,7 @@ test: $(VENV)/.test  ## run every test that is not marked slow
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m 'not slow'
 
 test-all: $(VENV)/.test  ## run every test
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --hypothesis-profile=thorough
 
 $(VENV)/.serve: $(VENV)/.test
 	$(PIP) install --group serve

@@ -7,7 +7,7 @@ import sys
 
 from setuptools import Extension, setup
 
-_SOURCES = ("bound", "gains", "kahn", "module", "shift", "steps")
+_SOURCES = ("bound", "exact", "gains", "kahn", "module", "reached", "shift", "steps")
 
 
 def library() -> Extension:
@@ -15,7 +15,10 @@ def library() -> Extension:
     return Extension(
         "popc.schedule._native",
         [f"popc/schedule/csrc/{name}.c" for name in _SOURCES],
-        depends=[f"popc/schedule/csrc/{name}.h" for name in ("bound", "search", "shift")],
+        depends=[
+            f"popc/schedule/csrc/{name}.h"
+            for name in ("bound", "exact", "reached", "search", "shift")
+        ],
         extra_compile_args=["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-O2"],
         extra_link_args=["-s"] if sys.platform == "linux" else [],
         py_limited_api=True,

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from popc.study.advice import explain_model as explain
     from popc.trained.estimator import Estimator
     from popc.trained.export import export_onnx, load_weights
+    from popc.trained.hooks import TrainingHook
     from popc.trained.optimizer import update_optimizer
+    from popc.trained.step_log import StepLog
 
 __all__ = [
     "Archive",
@@ -41,6 +43,8 @@ __all__ = [
     "PopcError",
     "ProgressEvent",
     "Stage",
+    "StepLog",
+    "TrainingHook",
     "__version__",
     "compile",
     "custom",
@@ -66,6 +70,8 @@ __getattr__ = lazy_names(
         "Options": "popc.options",
         "ProgressEvent": "popc.progress",
         "Stage": "popc.progress",
+        "StepLog": "popc.trained.step_log",
+        "TrainingHook": "popc.trained.hooks",
         "compile": "popc.caching.models:compile_model",
         "estimate": "popc.api:estimate_model",
         "explain": "popc.study.advice:explain_model",

@@ -6,7 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from popc.devices import chooses_target, lowest_on_device
+from popc.devices import (
+    bytes_of_busiest_tile,
+    chooses_target,
+    lowest_on_device,
+    settled_storage,
+)
 from popc.frontend import ImportedModel, LoadedModel, import_model
 from popc.ir import Graph, Op, Tensor, format_graph
 from popc.lowering import lower
@@ -175,6 +180,7 @@ def transform_program(
     request: CompileRequest, loaded: LoadedModel, watch: Watch = UNWATCHED
 ) -> Transformed:
     """Take a model through all stages that edit the graph; errors are those of these stages."""
+    request = _with_settled_storage(request, loaded)
     with watch.stage(Stage.IMPORT) as made:
         model = import_model(loaded, request.bindings(loaded))
         _require_one_sample(model, request)
@@ -204,6 +210,17 @@ def transform_program(
         check_replicas(model.graph, request.options.replicated_graph_count)
         _show_graph(made, model.graph)
     return Transformed(request, loaded, model, training, tuple(passes), settled)
+
+
+def _with_settled_storage(request: CompileRequest, loaded: LoadedModel) -> CompileRequest:
+    """The request with a decision about all that is kept off chip when that is needed."""
+
+    def needs(options: Options) -> int:
+        planned = plan_program(request.with_options(options), loaded)
+        return bytes_of_busiest_tile(planned.graph, planned.schedule, planned.plan, options)
+
+    options = settled_storage(request.options, needs)
+    return request if options is request.options else request.with_options(options)
 
 
 def _require_one_sample(model: ImportedModel, request: CompileRequest) -> None:

@@ -5,13 +5,14 @@ Nothing here runs, or imports the cost model, unless a target has been chosen or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from popc.ir import Graph
 from popc.memory import MemoryPlan
-from popc.options import Algorithm, Options, ScheduleOptions, TieBreaker
+from popc.options import Algorithm, FrozenTable, Options, ScheduleOptions, TieBreaker
+from popc.options.locations import TensorStorage
 from popc.schedule import Schedule, build_schedule
 from popc_runtime.format import Origin
 
@@ -19,8 +20,16 @@ if TYPE_CHECKING:
     from popc.cost import CostSettings
     from popc.target import Target
 
-__all__ = ["chooses_target", "lowest_on_device", "settings_of", "target_of"]
+__all__ = [
+    "bytes_of_busiest_tile",
+    "chooses_target",
+    "lowest_on_device",
+    "settings_of",
+    "settled_storage",
+    "target_of",
+]
 
+_SELDOM_FIRST = ("optimizer_state", "accumulator", "weight", "activation")
 _ABOUT_TARGETS = ("target", "num_ipus", "tiles_per_ipu", "num_io_tiles", "ipu_selection_order")
 
 
@@ -59,8 +68,61 @@ def settings_of(options: Options) -> CostSettings:
         prefetch=options.enable_prefetch_datastreams,
         merge_exchange=options.enable_merge_exchange,
         merge_exchange_bytes=options.merge_exchange_bytes,
+        merge_copies_bytes=options.merge_ipu_copies_bytes,
         copying_strategy=options.subgraph_copying_strategy,
     )
+
+
+def settled_storage(options: Options, needs: Callable[[Options], int]) -> Options:
+    """Options in which nothing is kept off chip when it is needed: it is, or it is not.
+
+    What is needed least often goes first, kind by kind, until the program fits.
+
+    Args:
+        options: Those of the program.
+        needs: How many bytes the busiest tile of a program with other options needs.
+
+    Raises:
+        OptionError: see `target_of`.
+    """
+    kinds = [kind for kind in _SELDOM_FIRST if options.tensor_location(kind).is_open]
+    if not kinds:
+        return options
+    target = target_of(options)
+    most = len(kinds) if target.host.streaming_memory_bytes else 0
+    for count in range(most):
+        found = _with_storage(options, kinds, count)
+        if needs(found) <= target.tile.memory_bytes:
+            return found
+    return _with_storage(options, kinds, most)
+
+
+def _with_storage(options: Options, kinds: Sequence[str], moved: int) -> Options:
+    """The first ``moved`` of ``kinds`` off chip, the others on it."""
+    storages = [
+        TensorStorage.OFF_CHIP if place < moved else TensorStorage.ON_CHIP
+        for place in range(len(kinds))
+    ]
+    names = [f"{kind}_tensor_location" for kind in kinds]
+    locations: dict[str, Any] = {
+        name: FrozenTable({**getattr(options, name), "storage": storage})
+        for name, storage in zip(names, storages, strict=True)
+    }
+    return replace(options, **locations)
+
+
+def bytes_of_busiest_tile(
+    graph: Graph, schedule: Schedule, plan: MemoryPlan, options: Options
+) -> int:
+    """The bytes that the tile with the least room needs, temporary data included.
+
+    Raises:
+        OptionError: see `target_of`.
+    """
+    from popc.cost import estimate_costs
+
+    costs = estimate_costs(graph, schedule, plan, target_of(options), settings_of(options))
+    return max(chip.peak_bytes for chip in costs.memory)
 
 
 def lowest_on_device(

@@ -23,6 +23,7 @@ __all__ = [
     "NETWORKS",
     "bert_base",
     "bert_large",
+    "bert_large_joint",
     "mobilenet_v2",
     "resnet50",
     "vit_base",
@@ -204,7 +205,16 @@ def bert_large(dtype: str = "float32", *, length: int = 128, layers: int = 24) -
     return _bert(_Builder("bert_large", dtype), 1024, 16, length, layers)
 
 
-def _bert(b: _Builder, size: int, heads: int, length: int, layers: int) -> onnx.ModelProto:
+def bert_large_joint(
+    dtype: str = "float32", *, length: int = 128, layers: int = 24
+) -> onnx.ModelProto:
+    """The same, but one product makes queries, keys and values, as in PopART's."""
+    return _bert(_Builder("bert_large", dtype), 1024, 16, length, layers, joint=True)
+
+
+def _bert(
+    b: _Builder, size: int, heads: int, length: int, layers: int, *, joint: bool = False
+) -> onnx.ModelProto:
     words = b("Gather", b.weight("words", 30_522, size, scale=0.02), "tokens")
     types = b("Gather", b.weight("types", 2, size, scale=0.02), "types_of_tokens")
     x = b("Add", b("Add", words, types), b.weight("positions", length, size, scale=0.02))
@@ -215,7 +225,8 @@ def _bert(b: _Builder, size: int, heads: int, length: int, layers: int) -> onnx.
     bias = b("Unsqueeze", bias, b.integers("mask_axes", 1, 2))
     for layer in range(layers):
         name = f"layer{layer}"
-        y = _attention(b, x, name, size, heads, length, bias)
+        attention = _joint_attention if joint else _attention
+        y = attention(b, x, name, size, heads, length, bias)
         x = b.layer_norm(b("Add", x, y), f"{name}.norm1", size)
         y = b("Gelu", b.linear(x, f"{name}.up", size, 4 * size))
         y = b.linear(y, f"{name}.down", 4 * size, size)
@@ -275,7 +286,9 @@ def vit_so400m(dtype: str = "float32", *, layers: int = 27) -> onnx.ModelProto:
     )
 
 
-def _joint_attention(b: _Builder, x: str, name: str, size: int, heads: int, length: int) -> str:
+def _joint_attention(
+    b: _Builder, x: str, name: str, size: int, heads: int, length: int, bias: str = ""
+) -> str:
     """Attention of all heads; one product makes queries, keys and values."""
     split = b.integers(f"{name}.split", 0, length, 3, heads, size // heads)
     joint = b("Reshape", b.linear(x, f"{name}.joint", size, 3 * size), split)
@@ -286,6 +299,7 @@ def _joint_attention(b: _Builder, x: str, name: str, size: int, heads: int, leng
     )
     scores = b("MatMul", q, b("Transpose", k, perm=[0, 1, 3, 2]), name=f"{name}.scores")
     scores = b("Mul", scores, b.full(f"{name}.scale", value=(size // heads) ** -0.5))
+    scores = b("Add", scores, bias) if bias else scores
     mixed = b("MatMul", b("Softmax", scores, axis=-1), v, name=f"{name}.mixed")
     merge = b.integers(f"{name}.merge", 0, length, size)
     merged = b("Reshape", b("Transpose", mixed, perm=[0, 2, 1, 3]), merge)
@@ -316,6 +330,7 @@ NETWORKS: dict[str, Callable[[str], onnx.ModelProto]] = {
     "bert_base": bert_base,
     "bert_base_384": partial(bert_base, length=384),
     "bert_large": bert_large,
+    "bert_large_joint": bert_large_joint,
     "mobilenet_v2": mobilenet_v2,
     "vit_base": vit_base,
     "vit_so400m": vit_so400m,

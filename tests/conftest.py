@@ -19,8 +19,9 @@ import popc_runtime
 from tests.support.modules import modules_of
 from tests.support.recorded import Pytorch, Recorder, look_up
 
-# The same examples in every run; --hypothesis-profile=default draws others.
-settings.register_profile("repeatable", derandomize=True)
+# The same few examples in every run; `make test-all` draws others, and more of them.
+settings.register_profile("repeatable", derandomize=True, max_examples=30)
+settings.register_profile("thorough", max_examples=100)
 settings.load_profile("repeatable")
 
 _GOLDEN = Path(__file__).parent / "golden"

@@ -38,7 +38,8 @@ exclude_patterns = ["join_transposes", "fuse_epilogues"]
 ```
 
 Results are the same with and without, bit for bit, unless the tables say otherwise or a pass \
-changes the order of sums (recognition, folding into weights, epilogues). In PopART the minimal \
+changes the order of sums (recognition, folding into weights, epilogues). Rules of the level \
+`fast_math` are on with `enable_fast_math`, whatever `patterns` says. In PopART the minimal \
 level keeps what programs cannot do without; here nothing of that is a pattern.
 """
 

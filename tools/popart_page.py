@@ -91,7 +91,8 @@ operator in Python, see [custom.md](custom.md).
 PopART's gradients come from weights that later micro-batches have changed meanwhile, popc's do not.
 * An anchored weight shows, with accumulation, what the micro-batches of a batch have seen.
 * A variable with `AllReduceReplicas` is read back as the mean over each group.
-* Tensors are divided among all replicas or kept whole. That is a matter of memory alone.
+* Replicas that divide sums of gradients among them add up the gradients of each micro-batch \
+over the replicas first: another order of rounding.
 * `_serializeIr` has an entry for each op as PopART names them, in the order in which they run; \
 names of intermediate results of the optimizer differ. With outlining, single ops that are alike \
 are calls of `call_subgraph(N)` there, as PopART makes them; popc shares their code without a graph.

@@ -9,6 +9,7 @@ results: those that are cheap to keep, or that live anyway.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy.typing as npt
@@ -45,8 +46,13 @@ class Backward:
         self._settings = op.settings.inherited()
 
     def inside(self, graph: Graph) -> Backward:
-        """For rules of ops with subgraphs: the same op, emitting into another graph."""
-        return Backward(graph, self.op, self._grads, self._wanted)
+        """For rules of ops with subgraphs: the same op, emitting into another graph.
+
+        That belongs to the calls that the op belongs to as a whole, as the op of the graph.
+        """
+        found = Backward(graph, self.op, self._grads, self._wanted)
+        found._settings = replace(self._settings, call=())
+        return found
 
     # -- the op ----------------------------------------------------------------------------------
 

@@ -65,11 +65,9 @@ _MEMORY_OF_CHIP: Final = record(
             COUNT,
         ),
         "peak_step": TEXT,
-        "busiest": map_of(COUNT),
-        "average": map_of(COUNT),
+        **dict.fromkeys(("busiest", "average", "regions"), map_of(COUNT)),
     },
-    always_live=list_of(COUNT),
-    peak=list_of(COUNT),
+    **dict.fromkeys(("always_live", "peak", "code"), list_of(COUNT)),
     steps=list_of(
         record(
             {
@@ -218,6 +216,7 @@ _CHIPS: Final = list_of(
             "not_always_live_bytes": COUNT,
             "peak_step": optional(_STEP),
             "by_category": map_of(record({"max_tile": NUMBER, "average_tile": NUMBER})),
+            "by_region": map_of(COUNT),
             "biggest_tensors": list_of(_LIVE_TENSOR),
         },
         by_tile=record({"total": list_of(COUNT), "always_live": list_of(COUNT)}),

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from popc.cost.formulas.numbers import ceil_div
+from popc.cost.machine import Machine
 from popc.cost.mapping import device_bytes
 from popc.cost.phases import Phase
-from popc.cost.work import Machine
 from popc.ir import Graph, Op, Tensor
 from popc.options import CopyingStrategy
 

@@ -65,6 +65,8 @@ def _check(report: CostReport) -> None:
             raise ValueError(
                 f"chip {number} has peaks of {peaks} tiles, but always-live bytes of {always}"
             )
+        if len(chip.code) not in {0, peaks}:
+            raise ValueError(f"chip {number} has {peaks} tiles, but code of {len(chip.code)}")
 
 
 def _with_peaks(table: Any) -> Any:

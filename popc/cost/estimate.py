@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import prod
@@ -11,17 +10,18 @@ from math import prod
 from popc.cost.calls import bytes_of_copies, call_phases
 from popc.cost.chips import chip_of
 from popc.cost.execution import Execution
-from popc.cost.formulas.numbers import ceil_div
-from popc.cost.mapping import LINEAR, Layout, device_bytes
-from popc.cost.memory import measure_memory
+from popc.cost.machine import Machine
+from popc.cost.mapping import LINEAR, Layout, layout_of
+from popc.cost.memory import MemoryWalk
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import Timeline, pipeline_step
-from popc.cost.planner import Planner
-from popc.cost.report import CostReport, OpCost
+from popc.cost.planner import Plan, Planner
+from popc.cost.report import CostReport, MemoryReport, OpCost
 from popc.cost.rules import RULES
 from popc.cost.settings import CostSettings
-from popc.cost.transfers import find_hidden, merged_transfers, op_cycles, times_taken
-from popc.cost.work import Machine, Work
+from popc.cost.transfers import find_hidden, merged_copies, merged_transfers, op_cycles, times_taken
+from popc.cost.uses import CodeUses
+from popc.cost.work import Work
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integers
 from popc.memory import MemoryPlan
@@ -29,6 +29,7 @@ from popc.ops.control import callee_of
 from popc.ops.main_loops import PIPELINE, is_pipeline
 from popc.schedule import Schedule
 from popc.target import Target, select_ipus
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["estimate_costs", "estimate_execution"]
 
@@ -37,8 +38,8 @@ __all__ = ["estimate_costs", "estimate_execution"]
 # (11 cycles each) and a branch.  They count little beside syncs and the 237 cycles that setting up
 # an exchange takes: a loop over a hundred phases takes a thousandth longer if they are doubled.
 _LOOP_CYCLES = 60
-_CALL_CYCLES = 25
 _PREDICATE_BYTES = 4  # a word
+_PLANNED_AGAIN = 2  # times at most that ops are planned for what memory others leave them
 
 
 def estimate_costs(
@@ -56,19 +57,12 @@ def estimate_costs(
     machine = _machine(target, schedule, settings)
     if planner is not None:
         machine = replace(machine, planner=planner)
-    estimator = _Estimator(machine, schedule, plan)
-    costs = list(estimator.run(graph, 1))
-    hidden = estimator.hidden(graph)
-    ops = tuple(_without(hidden.get(op, 0), cost) for op, cost in costs)
-    memory = tuple(
-        measure_memory(
-            graph, schedule, plan, estimator.phases, estimator.distinct(chip), target, chip
-        )
-        for chip in range(target.num_ipus)
-    )
+    found = _settled(graph, schedule, plan, machine)
+    estimator, hidden = found.estimator, found.estimator.hidden(graph)
+    ops = tuple(_without(hidden.get(op, 0), cost) for op, cost in found.costs)
     plans, assumed = estimator.planned, tuple(estimator.assumed)
     pipeline = estimator.timeline.cost()
-    return CostReport(target, ops, memory, _samples(graph), plans, assumed, pipeline)
+    return CostReport(target, ops, found.memory, _samples(graph), plans, assumed, pipeline)
 
 
 def estimate_execution(
@@ -79,13 +73,48 @@ def estimate_execution(
     settings: CostSettings | None = None,
 ) -> Execution:
     """The costs of every op of ``graph`` when it runs once on ``target``."""
-    estimator = _Estimator(_machine(target, schedule, settings), schedule, plan)
-    for _ in estimator.run(graph, 1):
-        pass  # it notes what it finds
+    estimator = _settled(graph, schedule, plan, _machine(target, schedule, settings)).estimator
     hidden = estimator.hidden(graph)
     pipeline = estimator.timeline.cost()
     beside = pipeline.hidden if pipeline else Cycles()
     return Execution(graph, schedule, target, estimator.phases, hidden, beside)
+
+
+@frozen
+class _Found:
+    """An estimator that has seen a whole program, and what it has found."""
+
+    estimator: _Estimator
+    costs: list[tuple[Op, OpCost]]
+    memory: tuple[MemoryReport, ...]
+
+
+def _settled(graph: Graph, schedule: Schedule, plan: MemoryPlan, machine: Machine) -> _Found:
+    """The costs when ops that make a tile run over have been planned again, for less memory."""
+    found, over = _once(graph, schedule, plan, machine)
+    for _ in range(_PLANNED_AGAIN):
+        bounds = found.estimator.lower_bounds(over)
+        if not bounds:
+            break
+        machine = replace(machine, bounds={**machine.bounds, **bounds})
+        found, over = _once(graph, schedule, plan, machine)
+    return found
+
+
+def _once(
+    graph: Graph, schedule: Schedule, plan: MemoryPlan, machine: Machine
+) -> tuple[_Found, dict[Op, int]]:
+    """The costs, and the bytes that the busiest tile lacks while ops run."""
+    estimator = _Estimator(machine, schedule, plan)
+    costs = list(estimator.run(graph, 1))
+    over: dict[Op, int] = {}
+    memory: list[MemoryReport] = []
+    for chip in range(machine.target.num_ipus):
+        uses = estimator.uses.of(chip)
+        walk = MemoryWalk(graph, schedule, plan, estimator.phases, uses, machine.target, chip)
+        memory.append(walk.report())
+        over |= walk.over
+    return _Found(estimator, costs, tuple(memory)), over
 
 
 def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) -> Machine:
@@ -93,6 +122,7 @@ def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) 
     merges = settings.merge_exchange
     most = settings.merge_exchange_bytes
     merged = merged_transfers(schedule, most) if merges else frozenset[Op]()
+    merged |= merged_copies(schedule, settings.merge_copies_bytes)
     return Machine(target, settings, Planner(target), merged, _selected(target, schedule))
 
 
@@ -118,10 +148,8 @@ class _Estimator:
         self._plan = plan
         self._layouts: dict[Tensor, Layout] = {}
         self._chips = machine.target.num_ipus
-        self._seen: dict[tuple[int, object], tuple[Phase, ...]] = {}
-        self._calls: dict[int, list[Phase]] = {}  # of code that another op has already
-        orders = schedule.orders.values()
-        self._kinds = Counter(_kind(op) for order in orders for op in order)
+        self.uses = CodeUses()
+        self._planned: dict[Op, int] = {}  # temporary bytes of plans
         self._step: tuple[bool, int] | None = None  # of the pipeline, if a stage is looked into
         self._copies: dict[Op, int] = {}  # of operands and results of calls, while an op runs
         self.timeline = Timeline()
@@ -133,10 +161,10 @@ class _Estimator:
         """The number of different convolutions and products that were planned."""
         return self._machine.planner.count
 
-    def distinct(self, chip: int) -> list[Phase]:
-        """The phases of one op of each kind that ``chip`` runs, and the calls of the others."""
-        kinds = [phases for key, phases in self._seen.items() if key[0] == chip]
-        return [*chain.from_iterable(kinds), *self._calls.get(chip, ())]
+    def lower_bounds(self, over: Mapping[Op, int]) -> dict[Op, int]:
+        """Bytes for the plans of ops during which a tile lacks some, where that leaves any."""
+        bounds = {op: self._planned.get(op, 0) - lacking for op, lacking in over.items()}
+        return {op: bound for op, bound in bounds.items() if bound > 0}
 
     def hidden(self, graph: Graph) -> dict[Op, int]:
         """Cycles of a single run of transfers that pass meanwhile; when all costs are known."""
@@ -172,23 +200,21 @@ class _Estimator:
 
     def _op(self, op: Op, times: int) -> OpCost:
         work = Work(op, self._machine_of(op), self._layouts)
-        if self._kinds[_kind(op)] > 1:
-            _enter_function(work)
         if not op.attributes.get("unrolled"):  # iterations that the device would have written out
             RULES[op.op_type](work)
         held = work.held + self._copies.get(op, 0)
         phases = tuple(replace(phase, temporary=phase.temporary + held) for phase in work.phases)
-        self._note(op, phases)
+        self._note(op, phases, work.plans)
+        if work.plans:
+            self._planned[op] = max(plan.temporary_bytes for plan in work.plans)
         self._lay_out(op, work)
         plans = (*(str(plan) for plan in work.plans), *([work.steps] if work.steps else []))
         return self._cost(op, times, phases, plans)
 
-    def _note(self, op: Op, phases: tuple[Phase, ...]) -> None:
+    def _note(self, op: Op, phases: tuple[Phase, ...], plans: Sequence[Plan] = ()) -> None:
         self.phases[op] = phases
         chip = chip_of(op, self._chips)
-        if self._seen.setdefault((chip, _signature(op, phases)), phases) is not phases:
-            calls = (phase for phase in phases if phase.name == "call")
-            self._calls.setdefault(chip, []).extend(calls)
+        self.uses.note(op, chip, phases, plans, self._machine_of(op), self._layouts)
 
     def _cost(
         self, op: Op, times: int, phases: Sequence[Phase], plans: tuple[str, ...] = ()
@@ -204,8 +230,8 @@ class _Estimator:
 
     def _lay_out(self, op: Op, work: Work) -> None:
         """Results lie like operand 0 unless the rule, or the kind of op, says otherwise."""
-        first = op.optional(0)
-        inherited = self._layouts.get(first, LINEAR) if first is not None else LINEAR
+        first = _leading(op)
+        inherited = layout_of(self._layouts, first) if first is not None else LINEAR
         layout = work.layout or inherited
         if work.layout is None and op.op_type == "Transpose":
             layout = _turned(op, inherited)
@@ -220,7 +246,7 @@ class _Estimator:
         self._note(op, phases)
         yield op, self._cost(op, times, phases)
         for tensor, inner in zip(op.present_inputs, callee.inputs, strict=True):
-            self._layouts[inner] = self._layouts.get(tensor, LINEAR)
+            self._layouts[inner] = layout_of(self._layouts, tensor)
         order = self._schedule.orders[callee]
         strategy = self._machine.settings.copying_strategy
         copies = bytes_of_copies(callee, order, self._machine, strategy)
@@ -229,7 +255,7 @@ class _Estimator:
         self._copies.update({op: outer + own for op, own in zip(order, copies, strict=True)})
         yield from self.run(callee, times)
         for tensor, inner in zip(op.outputs, callee.outputs, strict=True):
-            self._layouts[tensor] = self._layouts.get(inner, LINEAR)
+            self._layouts[tensor] = layout_of(self._layouts, inner)
 
     def _control(self, op: Op, times: int) -> Iterator[tuple[Op, OpCost]]:
         work = Work(op, self._machine, self._layouts)
@@ -240,7 +266,7 @@ class _Estimator:
         for nested in op.subgraphs.values():
             for tensor, inner in zip(reversed(op.inputs), reversed(nested.inputs), strict=False):
                 if tensor is not None:
-                    self._layouts[inner] = self._layouts.get(tensor, LINEAR)
+                    self._layouts[inner] = layout_of(self._layouts, tensor)
         phases = tuple(work.phases)
         self._note(op, phases)
         if is_pipeline(op):
@@ -295,38 +321,25 @@ _SCATTERED = frozenset(
 )
 
 
+def _leading(op: Op) -> Tensor | None:
+    """The operand that results lie like: the first, but for constants beside as large a tensor."""
+    first = op.optional(0)
+    if first is None or not first.is_constant:
+        return first
+    size = op.outputs[0].type.size if op.outputs else -1
+    others = (tensor for tensor in op.present_inputs if not tensor.is_constant)
+    return next((tensor for tensor in others if tensor.type.size == size), first)
+
+
 def _turned(op: Op, layout: Layout) -> Layout:
-    """The layout after a Transpose: channels stay together if the last axis stays last."""
+    """The layout after a Transpose: it matters where the axis of the channels has gone."""
     perm = integers(op.attributes, "perm", ())
-    rank = len(perm)
-    if rank and perm[-1] == rank - 1:
-        return replace(layout, key=f"{layout.key} {perm}")
-    swapped = rank > 1 and perm[-1] == rank - 2 and perm[-2] == rank - 1
-    return replace(layout, key=f"{layout.key} {perm}", turned=swapped != layout.turned)
-
-
-def _enter_function(work: Work) -> None:
-    """Ops that share code find weights at one place: each copies its own there first."""
-    weights = [tensor for tensor in work.op.present_inputs if tensor.is_constant]
-    bytes_ = sum(
-        work.machine.share(weight.type.size, weight.type.dtype) * device_bytes(weight.type.dtype)
-        for weight in weights
-        if weight.type.rank
-    )
-    if bytes_:
-        speed = work.machine.target.tile.memcpy_bytes_per_cycle
-        work.compute("call", _CALL_CYCLES + ceil_div(bytes_, speed), "Copy", temporary=bytes_)
-
-
-def _kind(op: Op) -> object:
-    """Ops of one kind do the same with other data."""
-    types = tuple(str(tensor.type) for tensor in (*op.present_inputs, *op.outputs))
-    return op.op_type, types, str(sorted(op.attributes.items(), key=lambda item: item[0]))
-
-
-def _signature(op: Op, phases: Sequence[Phase]) -> object:
-    """Ops of one signature take the same steps, so that one copy of their code is enough."""
-    return _kind(op), tuple(phases)
+    rank, key = len(perm), f"{layout.key} {perm}"
+    channels = rank - 2 if layout.turned or layout.placed else rank - 1
+    place = perm.index(channels) if channels in perm else channels
+    if place >= rank - 2:
+        return replace(layout, key=key, turned=place == rank - 2, placed=False)
+    return Layout(key, layout.tiles, turned=True)
 
 
 def _first_name(op: Op) -> str:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Table
+
 import numpy as np
 
+from popc.ir import Tensor, TensorKind
 from popc_runtime.format import Array, DType
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["LINEAR", "Layout", "Mapping", "device_bytes", "lanes_of", "linear_mapping"]
+__all__ = [
+    "LINEAR",
+    "Layout",
+    "Mapping",
+    "device_bytes",
+    "lanes_of",
+    "layout_of",
+    "linear_mapping",
+]
 
 _MIN_BYTES_PER_TILE = 128  # of poplibs' linear mapping: small tensors lie on few tiles
 
@@ -108,17 +119,27 @@ class Layout:
     Attributes:
         key: Tensors of equal keys and shapes lie alike: no exchange brings them together.
         tiles: The number of tiles in use; 0 for the linear mapping's.
-        grouped: Channels lie next to each other, in groups, as convolutions want their inputs.
+        block: Channels lie next to each other in blocks of so many, as products leave them; 0 if
+            the tensor lies row by row.
         turned: The last two axes have changed places since, so that matrix products find their
-            second operand as they want it.
+            second operand as they want it; channels are the second last axis.
+        placed: It lies as the product wants it that reads it first: weights.
         row_parts: Of the result of a matrix product, the tiles that share a row.
     """
 
     key: str
     tiles: int = 0
-    grouped: bool = False
+    block: int = 0
     turned: bool = False
+    placed: bool = False
     row_parts: int = 1
 
 
 LINEAR = Layout("linear")
+_WEIGHTS = Layout("weights", placed=True)
+
+
+def layout_of(layouts: Table[Tensor, Layout], tensor: Tensor) -> Layout:
+    """The layout of a tensor, of those that ops have given theirs."""
+    lasting = tensor.kind in {TensorKind.CONSTANT, TensorKind.VARIABLE}
+    return layouts.get(tensor, _WEIGHTS if lasting else LINEAR)

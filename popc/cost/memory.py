@@ -11,13 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from popc.cost import codesize
 from popc.cost.chips import chip_of
+from popc.cost.code import measure_code, total
+from popc.cost.codesize import CodeUse
 from popc.cost.io_tiles import buffers_of_unrolled, find_on_io_tiles
 from popc.cost.mapping import Mapping as TileMapping
 from popc.cost.mapping import device_bytes, linear_mapping
 from popc.cost.phases import Phase
-from popc.cost.report import Categories, LiveStep, LiveTensor, MemoryReport
+from popc.cost.report import Categories, LiveStep, LiveTensor, MemoryReport, Regions
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.memory import MemoryPlan
 from popc.placement import ChipsOfValues
@@ -25,62 +26,11 @@ from popc.schedule import Schedule
 from popc.target import Target
 from popc_runtime.format import Array, Region
 
-__all__ = ["measure_memory"]
+__all__ = ["MemoryWalk"]
 
 # Tensors that a report lists; the memory of the others does not matter to anybody.
 _LISTED = 256
 _LASTING = (Region.CONSTANT, Region.STATE, Region.REMOTE)
-
-
-def measure_memory(
-    graph: Graph,
-    schedule: Schedule,
-    plan: MemoryPlan,
-    phases: Mapping[Op, Sequence[Phase]],
-    distinct: Sequence[Phase],
-    target: Target,
-    chip: int = 0,
-) -> MemoryReport:
-    """The memory of one of the chips that run the program.
-
-    Args:
-        graph: The top graph.
-        schedule: In which order ops run.
-        plan: Who shares memory.
-        phases: Of every op.
-        distinct: Those of one op of each kind: ops that do the same share their code.
-        target: What kind of chips they are, and how many.
-        chip: The number of this one.
-    """
-    tiles = _Tiles(graph, schedule, plan, target, chip)
-    code = _code_of(graph, distinct, target)
-    walk = _Walk(tiles, phases, code.total)
-    walk.run(graph, schedule)
-    return walk.report(code, target.tile.memory_bytes)
-
-
-def _code_of(graph: Graph, distinct: Sequence[Phase], target: Target) -> Categories:
-    """The bytes on every tile whatever the data."""
-    transfers = [
-        linear_mapping(t.type.size, t.type.dtype, _tiles_for(op, target)).busiest
-        for nested in graph.walk()
-        for op in nested.ops
-        if op.op_type in {"HostLoad", "HostStore"}
-        for t in (*op.present_inputs, *op.outputs)
-    ]
-    return Categories(
-        vertex_code=codesize.vertex_code_bytes(distinct),
-        vertex_state=codesize.vertex_state_bytes(distinct),
-        exchange_code=codesize.exchange_bytes(distinct, target),
-        control_code=codesize.control_bytes(distinct),
-        host_exchange=codesize.host_bytes(transfers, target),
-        stack=target.tile.stack_bytes,
-    )
-
-
-def _tiles_for(transfer: Op, target: Target) -> int:
-    on_io = transfer.settings.tile_set == "io" and target.num_io_tiles
-    return target.num_io_tiles if on_io else target.compute_tiles
 
 
 class _Tiles:
@@ -114,12 +64,15 @@ class _Tiles:
             for tensor in (*nested.inputs, *nested.outputs)
         }
         self.always: Array = np.zeros(self.count, np.int64)
-        self.padding = 0
+        self.constants: Array = np.zeros(self.count, np.int64)  # of these, not weights
+        self.gaps = 0
         self.permanent = self._permanent(graph, schedule)
         for tensor in self.permanent:
             mapping = self.mapping(tensor)
             mapping.add_to(self.always)
-            self.padding += -mapping.busiest % 8
+            if tensor.kind is TensorKind.CONSTANT and not _is_weight(tensor):
+                mapping.add_to(self.constants)
+            self.gaps += -mapping.busiest % 8
 
     def root(self, tensor: Tensor) -> Tensor:
         """The tensor in whose memory ``tensor`` lies."""
@@ -236,21 +189,56 @@ class _Tiles:
         return placement.offset, root.type.nbytes
 
 
-class _Walk:
-    """One pass over the program in order of execution; bodies of loops are walked once."""
+def _is_weight(constant: Tensor) -> bool:
+    """True for what is a parameter of the model: floats, more than one."""
+    return constant.type.dtype.is_float and constant.type.rank > 0
 
-    def __init__(self, tiles: _Tiles, phases: Mapping[Op, Sequence[Phase]], code: int) -> None:
-        self._tiles = tiles
+
+class MemoryWalk:
+    """One pass over the program in order of execution; bodies of loops are walked once.
+
+    Attributes:
+        over: Bytes that the busiest tile lacks while an op runs.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        schedule: Schedule,
+        plan: MemoryPlan,
+        phases: Mapping[Op, Sequence[Phase]],
+        uses: Sequence[CodeUse],
+        target: Target,
+        chip: int = 0,
+    ) -> None:
+        """Walk ``graph`` for one of the chips that run it.
+
+        Args:
+            graph: The top graph.
+            schedule: In which order ops run.
+            plan: Who shares memory.
+            phases: Of every op.
+            uses: Steps of every op of this chip, which need code on the tiles that take part.
+            target: What kind of chips they are, and how many.
+            chip: The number of this one.
+        """
+        self.over: dict[Op, int] = {}
+        self._target = target
+        self._tiles = _Tiles(graph, schedule, plan, target, chip)
         self._phases = phases
-        self._base: Array = tiles.always + code + tiles.padding
-        self._live: Array = np.zeros(tiles.count, np.int64)
+        self._code = measure_code(graph, uses, target)
+        self._base: Array = self._tiles.always + total(self._code)
+        self._base += target.tile.stack_bytes + self._tiles.gaps
+        self._live: Array = np.zeros(self._tiles.count, np.int64)
         self._alive: dict[Tensor, int] = {}
         self._owners: dict[object, tuple[Tensor, int]] = {}  # whose mapping counts, users
         self._uses: list[tuple[Tensor, int, int]] = []
         self._steps: list[LiveStep] = []
         self._worst: tuple[int, int, Array, Array] = (-1, -1, self._live, self._live)
+        self._passing = "temporary"  # the category of that at the worst step
+        self._run(graph, schedule)
 
-    def run(self, graph: Graph, schedule: Schedule) -> None:
+    def _run(self, graph: Graph, schedule: Schedule) -> None:
         """Walk ``graph``; operands of ops with subgraphs stay alive while they run."""
         order = schedule.orders[graph]
         last = self._last_reads(graph, order)
@@ -261,7 +249,7 @@ class _Walk:
                 self._begin(tensor)
             self._record(op)
             for nested in op.subgraphs.values():
-                self.run(nested, schedule)
+                self._run(nested, schedule)
             for tensor in (*op.present_inputs, *op.outputs):
                 root = self._tiles.root(tensor)
                 if last.get(root, -1) <= index and root in last:
@@ -313,42 +301,44 @@ class _Walk:
         totals = self._base + self._live + spread
         tile = int(np.argmax(totals))
         busiest = int(totals[tile])
+        if busiest > self._target.tile.memory_bytes:
+            self.over[op] = busiest - self._target.tile.memory_bytes
         activations = int(self._live.sum())
         name = op.outputs[0].name if op.outputs else op.op_type
         self._steps.append(LiveStep(name, activations, temporary, busiest, tile))
         if busiest > self._worst[0]:
+            self._passing = "message_buffers" if op.op_type == "IpuCopy" else "temporary"
             self._worst = (busiest, len(self._steps) - 1, self._live.copy(), spread)
 
-    def report(self, code: Categories, limit: int) -> MemoryReport:
+    def report(self) -> MemoryReport:
         """The findings of the walk."""
+        tile_of_chip = self._target.tile
         _, step, live, temporary = self._worst
         tile = self._steps[step].tile if step >= 0 else 0
-        always = self._tiles.always
+        variables, constants = self._tiles.always, self._tiles.constants
+        by_tile = {
+            "variables": variables - constants,
+            "constants": constants,
+            "activations": live,
+            self._passing: temporary,
+            **self._code,
+        }
+        alike = {"stack": tile_of_chip.stack_bytes, "gaps": self._tiles.gaps}
+        busiest = {name: int(bytes_[tile]) for name, bytes_ in by_tile.items()}
+        held = Categories(**busiest, **alike)
+        average = {name: int(bytes_.mean()) for name, bytes_ in by_tile.items()}
         peak = self._base + live + temporary
-
-        def categories(variables: int, activations: int, passing: int) -> Categories:
-            return Categories(
-                variables,
-                activations,
-                passing,
-                code.vertex_code,
-                code.vertex_state,
-                code.exchange_code,
-                code.control_code,
-                code.host_exchange,
-                code.stack,
-                self._tiles.padding,
-            )
-
         return MemoryReport(
             always_live=tuple(int(count) for count in self._base),
             peak=tuple(int(count) for count in peak),
             peak_step=step,
-            busiest=categories(int(always[tile]), int(live[tile]), int(temporary[tile])),
-            average=categories(int(always.mean()), int(live.mean()), int(temporary.mean())),
+            busiest=held,
+            average=Categories(**average, **alike),
             steps=tuple(self._steps),
-            limit=limit,
+            limit=tile_of_chip.memory_bytes,
             tensors=self._biggest(),
+            code=tuple(int(count) for count in total(self._code)),
+            regions=Regions.of(held, tile_of_chip),
         )
 
     def _biggest(self) -> tuple[LiveTensor, ...]:

@@ -7,10 +7,18 @@ from typing import Any
 
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import PipelineCost
-from popc.target import Target
+from popc.target import Target, Tile
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["Categories", "CostReport", "LiveStep", "LiveTensor", "MemoryReport", "OpCost"]
+__all__ = [
+    "Categories",
+    "CostReport",
+    "LiveStep",
+    "LiveTensor",
+    "MemoryReport",
+    "OpCost",
+    "Regions",
+]
 
 
 @frozen
@@ -68,23 +76,65 @@ class OpCost:
 
 @frozen
 class Categories:
-    """Bytes of a tile by what they hold."""
+    """Bytes of a tile by what they hold, in the words of the vendor's memory profiles.
+
+    Attributes:
+        variables: Weights and state; ``constants`` are not weights.
+        vertex_fields: Pointers of vertices to their operands; ``vector_descriptors`` are headers
+            of such lists, ``copy_descriptors`` those of copies.
+        global_exchange, host_exchange, gateway: Code and headers of packets: between chips, with
+            the host, with streaming memory.
+        message_buffers: Temporary ones, of what is on its way to another chip.
+        gaps: Behind what does not end with a word of 64 bits.
+    """
 
     variables: int = 0
+    constants: int = 0
     activations: int = 0
     temporary: int = 0
     vertex_code: int = 0
     vertex_state: int = 0
+    vertex_fields: int = 0
+    vector_descriptors: int = 0
+    copy_descriptors: int = 0
     exchange_code: int = 0
     control_code: int = 0
+    global_exchange: int = 0
     host_exchange: int = 0
+    gateway: int = 0
+    message_buffers: int = 0
     stack: int = 0
-    padding: int = 0
+    gaps: int = 0
 
     @property
     def total(self) -> int:
         """The sum of all fields."""
         return sum(getattr(self, field.name) for field in fields(self))
+
+    def to_dict(self) -> dict[str, int]:
+        """By name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@frozen
+class Regions:
+    """Bytes of a tile by region of its memory; code lies in the one that is not interleaved."""
+
+    non_interleaved: int = 0
+    interleaved: int = 0
+    overflowed: int = 0
+
+    @classmethod
+    def of(cls, bytes_: Categories, tile: Tile) -> Regions:
+        """Data fills the interleaved region first, and what code leaves free."""
+        code = bytes_.vertex_code + bytes_.exchange_code + bytes_.control_code
+        code += bytes_.global_exchange + bytes_.host_exchange + bytes_.gateway + bytes_.stack
+        executable = tile.memory_bytes - tile.interleaved_bytes
+        data = bytes_.total - code
+        interleaved = min(data, tile.interleaved_bytes)
+        own = min(code, executable)
+        own += min(data - interleaved, executable - own)
+        return cls(own, interleaved, bytes_.total - own - interleaved)
 
     def to_dict(self) -> dict[str, int]:
         """By name."""
@@ -147,6 +197,8 @@ class MemoryReport:
         steps: The liveness curve.
         limit: Bytes that a tile has.
         tensors: The biggest ones, biggest first.
+        code: Of what each tile has always, bytes that are not variables, constants, stack or gaps.
+        regions: What the busiest tile holds at that step, by region.
     """
 
     always_live: tuple[int, ...]
@@ -157,6 +209,8 @@ class MemoryReport:
     steps: tuple[LiveStep, ...]
     limit: int
     tensors: tuple[LiveTensor, ...] = ()
+    code: tuple[int, ...] = ()
+    regions: Regions = Regions()
 
     @property
     def peak_bytes(self) -> int:
@@ -165,8 +219,8 @@ class MemoryReport:
 
     @property
     def fits(self) -> bool:
-        """True if no tile needs more than it has."""
-        return self.peak_bytes <= self.limit
+        """True if no tile needs more than it has, all of it or for code."""
+        return self.peak_bytes <= self.limit and not self.regions.overflowed
 
     @property
     def tiles_over(self) -> int:
@@ -186,9 +240,11 @@ class MemoryReport:
             "peak_step": self.steps[self.peak_step].name if self.steps else "",
             "busiest": self.busiest.to_dict(),
             "average": self.average.to_dict(),
+            "regions": self.regions.to_dict(),
         }
         if full:
             data["always_live"], data["peak"] = list(self.always_live), list(self.peak)
+            data["code"] = list(self.code)
             data["steps"] = [
                 {field.name: getattr(step, field.name) for field in fields(step)}
                 for step in self.steps

@@ -24,6 +24,7 @@ class CostSettings:
         prefetch: Whether the host has samples ready before they are asked for.
         merge_exchange: Whether transfers in a row share their syncs.
         merge_exchange_bytes: How many bytes transfers that share syncs have; 0: any number.
+        merge_copies_bytes: How many bytes copies between chips that share a sync have; 0: none do.
         copying_strategy: When calls copy operands and results: see `popc.cost.calls`.
     """
 
@@ -35,6 +36,7 @@ class CostSettings:
     prefetch: bool = True
     merge_exchange: bool = True
     merge_exchange_bytes: int = 0
+    merge_copies_bytes: int = 0
     copying_strategy: CopyingStrategy = CopyingStrategy.ON_ENTER_AND_EXIT
 
     def proportion_of(self, settings: OpSettings, op_type: str, chip: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
@@ -13,7 +13,7 @@ from popc.ir import Graph, Op
 from popc.schedule import Schedule
 from popc.target import Target
 
-__all__ = ["find_hidden", "merged_transfers", "op_cycles", "times_taken"]
+__all__ = ["find_hidden", "merged_copies", "merged_transfers", "op_cycles", "times_taken"]
 
 _REMOTE: Final = ("RemoteLoad", "RemoteStore")
 _TRANSFERS: Final = ("HostLoad", "HostStore", *_REMOTE)
@@ -24,11 +24,24 @@ def merged_transfers(schedule: Schedule, most: int = 0) -> frozenset[Op]:
 
     ``most``: bytes; 0 stands for no bound.
     """
+    return frozenset(_followers(schedule, _is_transfer, most))
+
+
+def merged_copies(schedule: Schedule, most: int) -> frozenset[Op]:
+    """Copies between chips that directly follow another one, and share its sync.
+
+    ``most``: bytes of copies that share one; 0 stands for none.
+    """
+    return frozenset(_followers(schedule, _is_copy, most)) if most else frozenset()
+
+
+def _followers(schedule: Schedule, belongs: Callable[[Op], bool], most: int) -> set[Op]:
+    """Ops of a kind that directly follow another one, in rows of at most ``most`` bytes."""
     merged: set[Op] = set()
     for order in schedule.orders.values():
         waiting = 0  # bytes of the exchange that goes on
         for first, second in pairwise(order):
-            if not (_is_transfer(first) and _is_transfer(second)):
+            if not (belongs(first) and belongs(second)):
                 waiting = 0
                 continue
             waiting = (waiting or _bytes(first)) + _bytes(second)
@@ -36,11 +49,16 @@ def merged_transfers(schedule: Schedule, most: int = 0) -> frozenset[Op]:
                 waiting = _bytes(second)
             else:
                 merged.add(second)
-    return frozenset(merged)
+    return merged
 
 
 def _bytes(transfer: Op) -> int:
-    return sum(tensor.type.nbytes for tensor in (*transfer.present_inputs, *transfer.outputs))
+    moved = transfer.outputs or transfer.present_inputs
+    return sum(tensor.type.nbytes for tensor in moved)
+
+
+def _is_copy(op: Op) -> bool:
+    return op.op_type == "IpuCopy"
 
 
 def _is_transfer(op: Op) -> bool:

@@ -8,57 +8,33 @@ on the busiest tile.
 from __future__ import annotations
 
 from collections.abc import Mapping as Table
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from popc.cost.chips import chip_of
 from popc.cost.formulas import elementwise, movement, reduce
 from popc.cost.formulas.numbers import WORKERS, ceil_div
-from popc.cost.mapping import LINEAR, Layout, device_bytes, lanes_of, linear_mapping
+from popc.cost.machine import Machine
+from popc.cost.mapping import Layout, device_bytes, lanes_of, layout_of
 from popc.cost.phases import Phase
 from popc.cost.planner import (
+    PLACED,
+    TURNED,
     ConvProblem,
     GatherPlan,
     GatherProblem,
+    OperandLayout,
     Plan,
-    Planner,
+    VertexKind,
     matmul_problem,
     plan_gather,
     plan_scatter,
 )
-from popc.cost.settings import CostSettings
 from popc.ir import Op, Tensor, TensorType
 from popc.ir.attributes import integer, integers, text
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
-from popc.target import Target
 from popc_runtime.format import DType
-from popc_runtime.ground.frozen import frozen
 
-__all__ = ["Machine", "Work"]
-
-
-@frozen
-class Machine:
-    """The target, how it is used, and the plans made for it so far.
-
-    ``merged`` are transfers that share syncs with the one before, ``chips`` the numbers of the
-    chips along the ladder, in the order in which the program counts them.
-    """
-
-    target: Target
-    settings: CostSettings
-    planner: Planner
-    merged: AbstractSet[Op] = frozenset()
-    chips: tuple[int, ...] = (0,)
-
-    def place(self, chip: int) -> int:
-        """The number along the ladder of a chip of the program."""
-        return self.chips[chip] if chip < len(self.chips) else chip
-
-    def share(self, elements: int, dtype: DType) -> int:
-        """Elements on the busiest tile if ``elements`` are mapped linearly."""
-        mapping = linear_mapping(elements, dtype, self.target.compute_tiles)
-        return min(mapping.run, max(elements, 1))
+__all__ = ["Work"]
 
 
 @dataclass(slots=True)
@@ -98,7 +74,17 @@ class Work:
 
     def layout_of(self, tensor: Tensor) -> Layout:
         """The layout of a tensor."""
-        return self.layouts.get(tensor, LINEAR)
+        return layout_of(self.layouts, tensor)
+
+    def lying(self, tensor: Tensor, *, last: bool) -> OperandLayout:
+        """The order of an operand of a product whose channels are its ``last`` axis.
+
+        If not, they are the one before it.
+        """
+        layout = self.layout_of(tensor)
+        if layout.placed:
+            return PLACED
+        return TURNED if layout.turned == last else OperandLayout(layout.block, layout.block)
 
     def has(self, index: int) -> bool:
         """True if an optional operand is given."""
@@ -234,13 +220,18 @@ class Work:
         bytes_ = self.machine.share(size, dtype) * device_bytes(dtype)
         self.receive(name, bytes_, sources=min(sources, ceil_div(bytes_, 8)))
         piece = movement.smallest_piece(length * device_bytes(dtype))
-        cycles = movement.copy_cycles(bytes_, piece)
+        cycles = movement.copy_cycles((bytes_, piece))
         self.compute(name, cycles, "Copy", temporary=2 * bytes_)
 
     def bring_rows_together(self, size: int, length: int, dtype: DType, parts: int) -> None:
-        """Rows of which ``parts`` tiles have a part each go to one, as profiles show."""
-        rows = ceil_div(self.machine.share(size, dtype), max(length, 1))
-        self.reorder(size, length, dtype, "rows", rows * parts)
+        """Rows of which ``parts`` tiles have a part each go to one, as profiles show.
+
+        Elements of a column lie side by side there: softmax has its axis outermost.
+        """
+        share, bytes_ = self.machine.share(size, dtype), device_bytes(dtype)
+        self.receive("rows", share * bytes_, sources=ceil_div(share, max(length, 1)) * parts)
+        cycles = movement.turn_cycles(share, bytes_, odd=length % 2 == 1)
+        self.compute("rows", cycles, "Copy", temporary=2 * share * bytes_)
 
     def move(self, type_: TensorType, name: str = "copy") -> None:
         """Copy a tensor to other tiles in the order that it has."""
@@ -275,8 +266,11 @@ class Work:
     @property
     def proportion(self) -> float:
         """The share of a tile's memory that temporary data of this op may take."""
-        op, chips = self.op, self.machine.target.num_ipus
-        return self.machine.settings.proportion_of(op.settings, op.op_type, chip_of(op, chips))
+        op, target = self.op, self.machine.target
+        chip = chip_of(op, target.num_ipus)
+        usual = self.machine.settings.proportion_of(op.settings, op.op_type, chip)
+        left = self.machine.bounds.get(op)
+        return usual if left is None else min(usual, left / target.tile.memory_bytes)
 
     @property
     def bound(self) -> float:
@@ -333,7 +327,7 @@ class Work:
         plan = self.machine.planner.plan(problem, self.proportion)
         self.plans.append(plan)
         for part in plan.parts:
-            vertex = _VERTICES.get(part.name, "") or f"Conv {plan.method.kind}"
+            vertex = _VERTICES.get(part.name, "") or _vertex(problem, plan)
             counts = (part.compute, part.exchange, part.exchanges, part.launches)
             self.phases.append(
                 Phase(part.name, *counts, vertex, part.sources, plan.temporary_bytes)
@@ -360,23 +354,30 @@ class Work:
         columns: int,
         dtype: DType,
         *,
-        copies: tuple[bool, bool] = (False, False),
+        lie: tuple[OperandLayout, OperandLayout] = (PLACED, PLACED),
     ) -> Plan:
-        """``groups`` products [rows, depth] by [depth, columns]; ``copies``: see `ConvProblem`."""
+        """``groups`` products [rows, depth] by [depth, columns]; how both operands ``lie``."""
         problem = matmul_problem(
             self.types(dtype),
             groups,
             rows,
             depth,
             columns,
-            copies_inputs=copies[0],
-            copies_weights=copies[1],
+            inputs_lie=lie[0],
+            weights_lie=lie[1],
         )
         return self.convolve(problem)
 
     def _shape(self, size: int, dtype: DType | None) -> tuple[int, DType]:
         type_ = self.result()
         return (type_.size if size < 0 else size), dtype or type_.dtype
+
+
+def _vertex(problem: ConvProblem, plan: Plan) -> str:
+    """The name of the vertex of ``plan``: AMP has one for a single kernel position."""
+    kind = plan.method.kind
+    single = problem.positions in {1, plan.expanded}
+    return f"Conv {kind}" if single or kind is not VertexKind.AMP else f"Conv {kind} nx1"
 
 
 _VERTICES = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import onnx
@@ -19,6 +18,7 @@ from popc.options.annotations import (
     ANNOTATIONS,
     Rule,
     excluded_names,
+    fits,
     names_without_switch,
     unknown_patterns,
 )
@@ -160,21 +160,19 @@ def _advice(rule: Rule, nodes: Sequence[onnx.NodeProto]) -> str:
         (rule.output, [name for node in nodes for name in node.output if name]),
     )
     for pattern, names in choices:
-        if pattern and not any(_fits(pattern, name) for name in names):
-            return f": {shown(pattern)!r} matches none{did_you_mean(pattern, names)}"
+        if pattern and not any(fits(pattern, name) for name in names):
+            several = (pattern,) if isinstance(pattern, str) else pattern
+            said = " or ".join(f"{shown(word)!r}" for word in several)
+            return f": {said} matches none{did_you_mean(several[0], names)}"
     return ""
 
 
 def _selects(rule: Rule, node: onnx.NodeProto) -> bool:
     return (
-        _fits(rule.nodes, node_name(node))
-        and _fits(rule.op_type, node.op_type)
-        and (not rule.output or any(_fits(rule.output, name) for name in node.output))
+        any(fits(rule.nodes, name) for name in (node.name, node_name(node)))
+        and fits(rule.op_type, node.op_type)
+        and (not rule.output or any(fits(rule.output, name) for name in node.output))
     )
-
-
-def _fits(pattern: str, name: str) -> bool:
-    return pattern in ("", name) or fnmatchcase(name, pattern)
 
 
 def _annotate(node: onnx.NodeProto, rule: Rule) -> None:

@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from popc.ir import Graph
+from popc.ir import CallSite, Graph
 
 __all__ = ["ops_of_call"]
 
 
 @contextmanager
-def ops_of_call(graph: Graph, name: str) -> Iterator[None]:
-    """Let the ops that are added to ``graph`` meanwhile belong to the call ``name``."""
+def ops_of_call(graph: Graph, callee: str, name: str) -> Iterator[None]:
+    """Let the ops that are added to ``graph`` meanwhile belong to the call ``name`` of ``callee``.
+
+    Those of calls within this one belong to both.
+    """
     before = len(graph)
+    site = CallSite(callee, name, before)
     yield
     for op in graph.newest(max(len(graph) - before, 0)):
-        if not op.settings.call:  # of a call within this one
-            op.settings = replace(op.settings, call=name)
+        op.settings = replace(op.settings, call=(site, *op.settings.call))

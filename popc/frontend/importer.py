@@ -159,9 +159,7 @@ class GraphImporter(OpenGraph):
         """The results of a function of the model, whose ops stay together if that is wanted."""
         if not any(body.is_called(pattern) for pattern in self.context.outlined):
             return self.expand(body, inputs, proto)
-        # Names within functions are not unique, places are.
-        called = next(filter(None, proto.output), name)
-        with ops_of_call(self.graph, f"{called}.{len(self.graph)}"):
+        with ops_of_call(self.graph, body.proto.name, name):
             return self.expand(body, inputs, proto)
 
     def expand(

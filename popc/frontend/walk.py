@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -29,6 +30,10 @@ _EFFECTS: Final = frozenset(
 )
 
 
+# Where torch.onnx keeps the modules that a node belongs to, outer first, and the node's own name.
+_SCOPES: Final = "pkg.torch.onnx.name_scopes"
+_QUOTED: Final = re.compile(r"'([^']*)'")
+
 # Of a function: its domain, its name, and which of several forms it is.
 _Name: TypeAlias = tuple[str, str, str]
 
@@ -36,9 +41,19 @@ _Name: TypeAlias = tuple[str, str, str]
 def node_name(proto: onnx.NodeProto) -> str:
     """The name of a node in messages: its name, or its op type and first named output."""
     if proto.name:
-        return abbreviated(proto.name)
+        return abbreviated(_with_module(proto) if proto.metadata_props else proto.name)
     outputs = [name for name in proto.output if name]
     return abbreviated(f"{proto.op_type}({outputs[0] if outputs else ''})")
+
+
+def _with_module(proto: onnx.NodeProto) -> str:
+    """The name behind that of the module of PyTorch, for exporters that keep them apart.
+
+    encoder.layer.0.query/node_linear
+    """
+    written = next((item.value for item in proto.metadata_props if item.key == _SCOPES), "")
+    modules = [name for name in _QUOTED.findall(written)[:-1] if name and name[0] != "_"]
+    return f"{modules[-1]}/{proto.name}" if modules else proto.name
 
 
 def nested_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Final
 
 from popc.hosts.attributes import HostSettings, SettingsNode
+from popc.hosts.run_config import IPURunConfig, RunConfig
 from popc.options.dialects.dialect import HostKey
 from popc.options.dialects.tensorflow import TENSORFLOW
 from popc_runtime.errors import UsageError
@@ -20,9 +21,12 @@ __all__ = [
     "AttributeMetadata",
     "DeviceConnectionType",
     "IPUConfig",
+    "IPURunConfig",
     "MergeRemoteBuffersBehaviour",
+    "RunConfig",
     "SchedulingAlgorithm",
     "SelectionOrder",
+    "StochasticRoundingBehaviour",
 ]
 
 DeviceConnectionType = Enum("DeviceConnectionType", "ALWAYS ON_DEMAND PRE_COMPILE NEVER")
@@ -30,6 +34,7 @@ MergeRemoteBuffersBehaviour = Enum("MergeRemoteBuffersBehaviour", "NO_MERGING ME
 SchedulingAlgorithm = Enum(
     "SchedulingAlgorithm", "CHOOSE_BEST CLUSTERING POST_ORDER LOOK_AHEAD SHORTEST_PATH"
 )
+StochasticRoundingBehaviour = Enum("StochasticRoundingBehaviour", "OFF ON REPLICA_IDENTICAL_ONLY")
 SelectionOrder = Enum("SelectionOrder", "AUTO ZIGZAG SNAKE HOOF")
 
 _ENUMS: Final[dict[str, type[Enum]]] = {

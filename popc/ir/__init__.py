@@ -4,13 +4,14 @@ from popc.ir.dot import format_dot
 from popc.ir.graph import Graph, Op, Tensor
 from popc.ir.ordering import OrderedPair, Ordering
 from popc.ir.printer import format_graph
-from popc.ir.settings import OpSettings, ProductCut, Recompute, StepPart
+from popc.ir.settings import CallSite, OpSettings, ProductCut, Recompute, StepPart
 from popc.ir.types import AttributeMap, Shape, TensorKind, TensorType
 from popc.ir.verify import verify
 from popc_runtime.format import VariableRole
 
 __all__ = [
     "AttributeMap",
+    "CallSite",
     "Graph",
     "Op",
     "OpSettings",

@@ -92,7 +92,7 @@ def _settings(settings: OpSettings) -> str:
         "location": settings.location.replace(" ", "+") or None,
         "available_memory": settings.available_memory,
         "stochastic_rounding": settings.stochastic_rounding,
-        "call": settings.call.replace(" ", "+") or None,
+        "call": "/".join(map(str, settings.call)).replace(" ", "+") or None,
         "outline": ",".join(settings.outline) or None,
     }
     shown = [f"{name}={value}" for name, value in said.items() if value is not None]

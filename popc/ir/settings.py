@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["OpSettings", "ProductCut", "Recompute", "StepPart"]
+__all__ = ["CallSite", "OpSettings", "ProductCut", "Recompute", "StepPart"]
 
 
 class StepPart(IntEnum):
@@ -48,6 +50,23 @@ class ProductCut:
     keep_precision: bool = False
 
 
+class CallSite(NamedTuple):
+    """A call of the model.
+
+    Attributes:
+        callee: The name of the graph or function that is called.
+        name: The name of the node that calls it.
+        number: A number that no other call of the same graph has.
+    """
+
+    callee: str
+    name: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.callee}.{self.number}"
+
+
 @dataclass(slots=True)
 class OpSettings:
     """The facts known about an op beside its arithmetic.  Passes that replace an op carry it over.
@@ -71,8 +90,9 @@ class OpSettings:
         inplace: Priorities of operands, by their numbers, to be overwritten by the result.  What is
             not listed comes last; with 0 or less, an operand is never overwritten.
         location: What the user says about where results are kept, in the words of the options.
-        call: The call of a subgraph, by its first result, that the op is part of; "" if of none.
-            Ops of a call stay apart from others, and calls of the same ops share one graph.
+        call: The calls of the model that the op is part of, the outermost first; of an op that is
+            such a call also that itself.  Ops of a call stay apart from others, and become a graph
+            that is called in the end.
         available_memory: How much of a tile's memory temporary data may take; ``None``: what the
             options say.
         stochastic_rounding: Whether results are rounded at random; ``None``: as the options say.
@@ -93,12 +113,12 @@ class OpSettings:
     cut: ProductCut | None = None
     inplace: tuple[tuple[int, float], ...] = ()
     location: str = ""
-    call: str = ""
+    call: tuple[CallSite, ...] = ()
     available_memory: float | None = None
     stochastic_rounding: bool | None = None
 
     @property
-    def place(self) -> tuple[int | str | None, ...]:
+    def place(self) -> tuple[Hashable, ...]:
         """The place of the op, and how it rounds.  Ops that differ are never merged or fused."""
         return (
             self.virtual_graph,

@@ -11,9 +11,9 @@ A result is channels-last if all of this holds:
 * every reader is an op without nested graphs that reads strided operands, or reduces all pixels
   of a channel to one number;
 * it is the result of a convolution at which the format may begin (it always may at those of
-  bytes), but not of groups of few channels, or at least half of its operands of its size are
-  channels-last (so that maps, pooling, resized and joined images stay in the format that they
-  find), or the channels of such an image in another order;
+  bytes), but not of groups of few channels that are not computed row by row, or at least half of
+  its operands of its size are channels-last (so that maps, pooling, resized and joined images stay
+  in the format that they find), or the channels of such an image in another order;
 * at least half of its readers gain: they write any format themselves, reduce pixels, or turn the
   image to [N, H, W, C], which then is a view.  Others, such as Reshape, have to bring planes
   together.
@@ -30,6 +30,7 @@ from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integers
 from popc.ops import OPS
 from popc.ops.views import contiguous_strides, normal_strides
+from popc_runtime.native.algorithms import fits_rows
 
 __all__ = ["BYTE_CONVOLUTIONS", "CONVOLUTIONS", "choose_formats"]
 
@@ -169,11 +170,19 @@ def _gains(op: Op) -> bool:
 def _has_short_rows(op: Op) -> bool:
     """True if ``op`` is a convolution of groups of few channels, other than of single ones.
 
-    It reads and writes a part of each row of channels at a time.
+    It reads and writes a part of each row of channels at a time, if it is not one that the runtime
+    computes row by row.
     """
     group = op.attributes.get("group", 1)
     if op.op_type not in CONVOLUTIONS or group == 1:
         return False
     assert isinstance(group, int), f"{op!r}: group={group!r}"
     widths = (op.operand(0).type.shape[1], op.output.type.shape[1])
-    return widths != (group, group) and min(widths) < _FEWEST_OF_GROUP * group
+    few = widths != (group, group) and min(widths) < _FEWEST_OF_GROUP * group
+    return few and not (widths[0] == widths[1] and _goes_by_rows(op))
+
+
+def _goes_by_rows(op: Op) -> bool:
+    strides, dilations = integers(op.attributes, "strides"), integers(op.attributes, "dilations")
+    shapes = op.operand(1).type.shape, op.output.type.shape
+    return op.op_type == "Conv" and fits_rows(*shapes, strides, dilations)

@@ -288,19 +288,20 @@ def _lowest_fit(
     order: Sequence[int], overlaps: Sequence[Sequence[int]], sizes: Sequence[int]
 ) -> list[int]:
     """Place buffers in ``order``, each as low as those placed before let it be."""
-    offsets = [-1] * len(sizes)
+    offsets = [0] * len(sizes)
+    taken = [-1] * len(sizes)  # offset and end in one number: numbers are sorted fastest
+    bits = sum(sizes).bit_length()
+    lower = (1 << bits) - 1
     for index in order:
-        taken = sorted(
-            (offsets[other], offsets[other] + sizes[other])
-            for other in overlaps[index]
-            if offsets[other] >= 0
-        )
         top, size = 0, sizes[index]
-        for begin, end in taken:
-            if begin - top >= size:
+        for place in sorted([taken[other] for other in overlaps[index] if taken[other] >= 0]):
+            if (place >> bits) - top >= size:
                 break
-            top = max(top, end)
+            end = place & lower
+            if end > top:  # noqa: PLR1730 - a call would take as long as all the rest
+                top = end
         offsets[index] = top
+        taken[index] = top << bits | top + size
     return offsets
 
 

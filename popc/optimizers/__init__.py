@@ -8,6 +8,7 @@ from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
     from popc.optimizers.build import (
+        ACCUMULATED,
         STATE_PREFIXES,
         UpdateContext,
         UpdatedWeight,
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
         OptimizerSpec,
         Specific,
     )
-    from popc.optimizers.update import Sharing
+    from popc.optimizers.update import Division, Sharing
     from popc.optimizers.values import Value
 
 __all__ = [
+    "ACCUMULATED",
     "OPTIMIZER_TYPES",
     "SGD",
     "STATE_PREFIXES",
@@ -39,6 +41,7 @@ __all__ = [
     "Adaptive",
     "AutomaticLossScaling",
     "ClipNorm",
+    "Division",
     "GradientMap",
     "Merging",
     "OptimizerSpec",
@@ -60,10 +63,12 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "ACCUMULATED": "popc.optimizers.build",
         "Adam": "popc.optimizers.spec",
         "Adaptive": "popc.optimizers.spec",
         "AutomaticLossScaling": "popc.optimizers.spec",
         "ClipNorm": "popc.optimizers.spec",
+        "Division": "popc.optimizers.update",
         "GradientMap": "popc.optimizers.spec",
         "Merging": "popc.optimizers.merging",
         "OPTIMIZER_TYPES": "popc.optimizers.parse",

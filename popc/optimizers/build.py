@@ -22,15 +22,22 @@ from popc.optimizers.scalars import Scalar, Scalars
 from popc.optimizers.sgd import accumulates_into_velocity, update_by_sgd
 from popc.optimizers.sharded import ShardedUpdate
 from popc.optimizers.spec import SGD, Adam, Adaptive, OptimizerSpec
-from popc.optimizers.update import Sharing, UpdateRule, WeightUpdate
+from popc.optimizers.update import Division, Sharing, UpdateRule, WeightUpdate
 from popc.options import MeanStrategy, Reduction
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import DType, HyperParameter
 
-__all__ = ["STATE_PREFIXES", "UpdateContext", "UpdateResult", "UpdatedWeight", "add_updates"]
+__all__ = [
+    "ACCUMULATED",
+    "STATE_PREFIXES",
+    "UpdateContext",
+    "UpdateResult",
+    "UpdatedWeight",
+    "add_updates",
+]
 
 # PopART's reserved prefixes.
-_ACCUMULATED: Final = "Accum___"
+ACCUMULATED: Final = "Accum___"
 _COUNTER: Final = "Counter___"
 _NORM: Final = "GlobalNorm___"
 _REDUCED: Final = "FinalReducedGradient___"
@@ -45,9 +52,9 @@ def _numbered(word: str, number: int | None) -> str:
     return "" if number is None else f"{word}{number}"
 
 
-def _nothing(weight: Tensor) -> frozenset[str]:
+def _whole(weight: Tensor) -> Division:
     del weight
-    return frozenset()
+    return Division()
 
 
 def _no_function(name: str, graph: Graph, inputs: Sequence[Tensor]) -> tuple[Tensor, list[Op]]:
@@ -69,7 +76,7 @@ class UpdateContext:
         largest_loss_scale: What it may grow to if it adapts itself.
         replicas: How many replicas have gradients of their own.
         sharing: Which of them share the weight of a name; ``None``: all.
-        divided: What replicas divide among them of a weight: "weight" itself, its "state".
+        divided: What replicas divide among them of a weight that all share.
         merging: Which updates are made together.
         call: Calls functions of the model that change gradients.
     """
@@ -82,7 +89,7 @@ class UpdateContext:
     largest_loss_scale: float = 2.0**15
     replicas: int = 1
     sharing: Callable[[str], Sharing] | None = None
-    divided: Callable[[Tensor], frozenset[str]] = _nothing
+    divided: Callable[[Tensor], Division] = _whole
     merging: Merging = NOT_MERGED
     call: FunctionCall = _no_function
 
@@ -192,15 +199,16 @@ class _Updates:
             self.scales[divisor] = s.div(1.0, s.mul(context.loss_scale, divisor))
         scale = self.scales[divisor]
         update = WeightUpdate(self.graph, weight, gradient, scale, s, self.resolution, sharing)
-        return ShardedUpdate(update) if self._is_sharded(update) else update
-
-    def _is_sharded(self, update: WeightUpdate) -> bool:
-        """True if each replica updates its part only: neither weight nor state is whole then."""
-        divided = self.context.divided(update.weight)
-        if not divided or update.sharing.size < self.context.replicas:
-            return False
+        division = self._division(update)
         has_state = not isinstance(self.spec, SGD) or update.uses("momentum")
-        return has_state or "weight" in divided
+        domain = (division.state if has_state else None) or division.weight
+        # Each replica updates its part only: neither weight nor state is whole then.
+        return update if domain is None else ShardedUpdate(update, domain)
+
+    def _division(self, update: WeightUpdate) -> Division:
+        if update.sharing.size < self.context.replicas:
+            return Division()
+        return self.context.divided(update.whole)
 
     def run(self) -> UpdateResult:
         """Add everything; see `add_updates`."""
@@ -242,6 +250,7 @@ class _Updates:
         clipped = any(update.name in group for group in self.resolution.clip_groups)
         return (
             not isinstance(update, ShardedUpdate)
+            and self._division(update).sums is None
             and isinstance(self.spec, SGD)
             and self.context.accumulation_factor > 1
             and (self.context.kind, self.context.kind_of_replicas) == ("sum", "add")
@@ -252,22 +261,37 @@ class _Updates:
 
     def _reduce(self, update: WeightUpdate) -> None:
         """Reduce a gradient over micro-batches and replicas, and let functions change it."""
-        if self.context.accumulation_factor > 1:
-            self._accumulate(update)
+        domain = self._division(update).sums
         functions = self.resolution.functions(update.name)
-        reduced = update.reduced_whole if functions else update.reduced
-        update.gradient = reduced(update.gradient, self.context.kind_of_replicas, prefix=_REDUCED)
+        kind = self.context.kind_of_replicas
+        if self.context.accumulation_factor > 1:
+            self._accumulate(update, domain)
+            if domain is not None:
+                self._take_sum(update, domain, whole=bool(functions))
+        if self.context.accumulation_factor == 1 or domain is None:
+            reduced = update.reduced_whole if functions else update.reduced
+            update.gradient = reduced(update.gradient, kind, prefix=_REDUCED)
         if functions:
             map_gradient(update, functions, self.context.call)
 
-    def _accumulate(self, update: WeightUpdate) -> None:
+    def _take_sum(self, update: WeightUpdate, domain: Sharing, *, whole: bool) -> None:
+        """Make what the update needs of a sum of which replicas have a part each."""
+        if isinstance(update, ShardedUpdate) and update.domain == domain and not whole:
+            return
+        gradient = update.gathered(update.gradient, domain, prefix=_REDUCED)
+        update.gradient = gradient if whole else update.part(gradient)
+
+    def _accumulate(self, update: WeightUpdate, domain: Sharing | None) -> None:
+        """Add up the gradients of micro-batches, or parts of them, reduced over the replicas."""
         gradient, dtype = update.gradient, self.resolution.accum_type(update.name)
         if dtype is not None and dtype is not gradient.type.dtype:
             gradient = update.emit("Cast", [gradient], attributes={"to": dtype.value})
         if self.context.kind == "mean":
             self._count(update)
+        if domain is not None:
+            gradient = update.reduced_part(gradient, self.context.kind_of_replicas, domain)
         update.gradient = update.emit(
-            "Accumulate", [gradient], attributes={"kind": self.context.kind}, prefix=_ACCUMULATED
+            "Accumulate", [gradient], attributes={"kind": self.context.kind}, prefix=ACCUMULATED
         )
 
     def _count(self, update: WeightUpdate) -> None:

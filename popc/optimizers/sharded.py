@@ -2,17 +2,17 @@
 
 Each replica keeps and computes a part of the flat weight: it gets its part of the gradient by a
 reduce-scatter, and the parts of the new weight are gathered.  PopART calls this replicated tensor
-sharding.
+sharding.  Groups of replicas may have all parts, so that several hold the same one; then gradients
+are reduced over all replicas before each takes its part.
 """
 
 from __future__ import annotations
 
-from math import prod
 from typing import Final
 
 from popc.ir import AttributeMap, Tensor, TensorType, VariableRole
 from popc.ops.build import build
-from popc.optimizers.update import UPDATED, Initial, WeightUpdate
+from popc.optimizers.update import UPDATED, Initial, Sharing, WeightUpdate
 
 __all__ = ["ShardedUpdate"]
 
@@ -26,10 +26,11 @@ class ShardedUpdate(WeightUpdate):
 
     Attributes:
         whole: The weight.
+        domain: The groups of replicas that hold all parts.
     """
 
-    def __init__(self, whole: WeightUpdate) -> None:
-        self._group: AttributeMap = {"size": whole.sharing.size, "stride": whole.sharing.stride}
+    def __init__(self, whole: WeightUpdate, domain: Sharing) -> None:
+        self.domain = domain
         super().__init__(
             whole.graph,
             self._part_of(whole.weight, whole, prefix=_SHARD),
@@ -44,7 +45,7 @@ class ShardedUpdate(WeightUpdate):
         self._settings = whole.settings
 
     def _part_of(self, x: Tensor, emitter: WeightUpdate, *, prefix: str = "") -> Tensor:
-        local: AttributeMap = {"op": "local", **self._group}
+        local: AttributeMap = {"op": "local", **self.domain.attributes}
         return emitter.emit("ReplicatedReduceScatter", [x], attributes=local, prefix=prefix)
 
     def part(self, x: Tensor) -> Tensor:
@@ -53,12 +54,12 @@ class ShardedUpdate(WeightUpdate):
 
     def reduced(self, x: Tensor, op: str, *, prefix: str = "") -> Tensor:
         """The replica's part of ``x`` reduced over the replicas."""
-        attributes: AttributeMap = {"op": op, **self._group}
-        return self.emit("ReplicatedReduceScatter", [x], attributes=attributes, prefix=prefix)
+        return self.reduced_part(x, op, self.domain, prefix=prefix)
 
     def total(self, x: Tensor) -> Tensor:
         """``x``, which has been summed up over the replica's part, summed up over all parts."""
-        return self.emit("ReplicatedAllReduce", [x], attributes={"op": "add", **self._group})
+        attributes: AttributeMap = {"op": "add", **self.domain.attributes}
+        return self.emit("ReplicatedAllReduce", [x], attributes=attributes)
 
     def variable(self, prefix: str, type_: TensorType, initial: Initial | None = None) -> Tensor:
         """The variable: of a state as large as the weight, only the replica's part."""
@@ -69,7 +70,7 @@ class ShardedUpdate(WeightUpdate):
                 type_,
                 VariableRole.OPTIMIZER_STATE,
                 None,
-                tuple(range(self.sharing.size)) if is_part else (),
+                self.domain.places(self.sharing.size) if is_part else (),
             )
             self.variables[prefix].whole = self.whole.type.shape if is_part else ()
             if initial is not None:
@@ -81,12 +82,6 @@ class ShardedUpdate(WeightUpdate):
         if target is not self.weight:
             super().store(target, value)
             return
-        shape = self.whole.type.shape
-        rows = self.emit("ReplicatedAllGather", [value], attributes=dict(self._group))
-        flat = self.emit("Reshape", [rows], attributes={"shape": (rows.type.size,)})
-        cut: AttributeMap = {"starts": (0,), "sizes": (prod(shape),), "steps": (1,)}
-        if flat.type.size != prod(shape):
-            flat = self.emit("Slice", [flat], attributes=cut)
-        updated = self.emit("Reshape", [flat], attributes={"shape": shape})
+        updated = self.gathered(value, self.domain)
         self.graph.rename(updated, f"{UPDATED}{self.name}")
         build(self.graph, "CopyVarUpdate", [self.whole, updated])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final, TypeAlias
 
 from popc.ir import AttributeMap, Graph, OpSettings, Tensor, TensorType, VariableRole
@@ -20,6 +21,7 @@ from popc_runtime.format import Array, DType
 __all__ = [
     "COUNTER_TYPE",
     "UPDATED",
+    "Division",
     "Initial",
     "Sharing",
     "UpdateRule",
@@ -40,6 +42,30 @@ class Sharing:
 
     size: int = 1
     stride: int = 1
+
+    @property
+    def attributes(self) -> AttributeMap:
+        """The groups as collectives are told them."""
+        return {"size": self.size, "stride": self.stride}
+
+    def places(self, replicas: int) -> tuple[int, ...]:
+        """The place of each replica in its group."""
+        return tuple(replica // self.stride % self.size for replica in range(replicas))
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """The groups of replicas that divide what there is of one weight; ``None``: each has a whole.
+
+    Attributes:
+        weight: Those that divide the weight itself.
+        state: Those that divide the optimizer's state.
+        sums: Those that divide the sum of the gradients of micro-batches.
+    """
+
+    weight: Sharing | None = None
+    state: Sharing | None = None
+    sums: Sharing | None = None
 
 
 class WeightUpdate:
@@ -161,11 +187,31 @@ class WeightUpdate:
 
     def reduced_whole(self, x: Tensor, op: str, *, prefix: str = "") -> Tensor:
         """All elements of ``x`` reduced over the replicas that share the weight."""
-        sharing = self.sharing
-        if sharing.size == 1:
+        if self.sharing.size == 1:
             return x
-        attributes: AttributeMap = {"op": op, "size": sharing.size, "stride": sharing.stride}
+        attributes: AttributeMap = {"op": op, **self.sharing.attributes}
         return self.emit("ReplicatedAllReduce", [x], attributes=attributes, prefix=prefix)
+
+    def reduced_part(self, x: Tensor, op: str, domain: Sharing, *, prefix: str = "") -> Tensor:
+        """The replica's part of ``x`` reduced over the replicas that share the weight.
+
+        The replicas of a group of ``domain`` have all parts.  Replicas are added up in one order,
+        however small the groups are.
+        """
+        if domain != self.sharing:
+            x, op = self.reduced_whole(x, op), "local"
+        attributes: AttributeMap = {"op": op, **domain.attributes}
+        return self.emit("ReplicatedReduceScatter", [x], attributes=attributes, prefix=prefix)
+
+    def gathered(self, part: Tensor, domain: Sharing, *, prefix: str = "") -> Tensor:
+        """The parts that the replicas of a group have, put together as large as the weight."""
+        shape = self.whole.type.shape
+        rows = self.emit("ReplicatedAllGather", [part], attributes=domain.attributes)
+        flat = self.emit("Reshape", [rows], attributes={"shape": (rows.type.size,)})
+        cut: AttributeMap = {"starts": (0,), "sizes": (prod(shape),), "steps": (1,)}
+        if flat.type.size != prod(shape):
+            flat = self.emit("Slice", [flat], attributes=cut)
+        return self.emit("Reshape", [flat], attributes={"shape": shape}, prefix=prefix)
 
     def part(self, x: Tensor) -> Tensor:
         """The elements that are updated here of ``x``, which replicas agree about."""

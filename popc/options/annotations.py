@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from math import isfinite
 from typing import Any, ClassVar, Final, TypeAlias
 
 from popc.options.dialects.popart_patterns import names_meant, why_no_switch
 from popc.options.kinds import Kind, Known
-from popc.options.locations import parse_location, words_of
+from popc.options.locations import parse_settled_location, words_of
 from popc.options.suggest import did_you_mean
 from popc_runtime.format import OptionValue
 from popc_runtime.ground.frozen import frozen
@@ -26,6 +27,7 @@ __all__ = [
     "Rule",
     "RulesKind",
     "excluded_names",
+    "fits",
     "names_without_switch",
     "parse_rules",
     "unknown_patterns",
@@ -79,7 +81,7 @@ class _Location(Kind[AnnotationValue]):
 
     def parse(self, value: object) -> AnnotationValue:
         """The value that `parse_location` reads."""
-        return words_of(parse_location(value))
+        return words_of(parse_settled_location(value))
 
 
 @frozen
@@ -95,6 +97,12 @@ class Annotation:
     attribute: str
     kind: Kind[AnnotationValue]
     useless: str = ""
+
+
+def fits(patterns: str | tuple[str, ...], name: str) -> bool:
+    """True if ``name`` is what a selector names, or one of them; an empty one names anything."""
+    several = (patterns,) if isinstance(patterns, str) else patterns
+    return any(pattern in ("", name) or fnmatchcase(name, pattern) for pattern in several)
 
 
 def excluded_names(names: Iterable[str], passes: Sequence[str]) -> tuple[str, ...]:
@@ -225,7 +233,7 @@ class Rule:
     """An entry of ``[[annotate]]``: nodes that fit all selectors that are not empty.
 
     Attributes:
-        nodes: Name or pattern of nodes.
+        nodes: Name or pattern of nodes, or several of which one is enough.
         op_type: ONNX operator, or a pattern.
         output: Name or pattern of a tensor that the node computes.
         on_virtual_graph, on_pipeline_stage: The chip, and the stage of the forward pass, that an op
@@ -234,7 +242,7 @@ class Rule:
         settings: What is said of them, by our names, as their attributes have it.
     """
 
-    nodes: str = ""
+    nodes: str | tuple[str, ...] = ""
     op_type: str = ""
     output: str = ""
     on_virtual_graph: int | None = None
@@ -290,7 +298,8 @@ def _rule(number: int, entry: object, passes: Sequence[str], problems: list[str]
     settings: dict[str, AnnotationValue] = {}
     for key, value in entry.items():
         if key in _SELECTORS:
-            selectors[key] = str(value)
+            several = key == "nodes" and isinstance(value, list | tuple)
+            selectors[key] = tuple(map(str, value)) if several else str(value)
             continue
         try:
             if key in _PLACES:

@@ -21,10 +21,12 @@ from popc_runtime.ground.frozen import frozen
 __all__ = [
     "LocationKind",
     "Settings",
+    "SettledLocationKind",
     "TensorLocation",
     "TensorStorage",
     "TileSet",
     "parse_location",
+    "parse_settled_location",
     "words_of",
 ]
 
@@ -39,6 +41,7 @@ class TensorStorage(StrEnum):
 
     ON_CHIP = "on_chip"
     OFF_CHIP = "off_chip"
+    WHEN_NEEDED = "when_needed"  # off chip if the program does not fit otherwise
 
 
 class TileSet(StrEnum):
@@ -74,6 +77,11 @@ class TensorLocation:
     def is_off_chip(self) -> bool:
         """True if it is kept in streaming memory."""
         return self.storage is TensorStorage.OFF_CHIP
+
+    @property
+    def is_open(self) -> bool:
+        """True if it is still to be decided where it is kept."""
+        return self.storage is TensorStorage.WHEN_NEEDED
 
     def keeps_off_chip(self, size: int) -> bool:
         """True if a tensor of ``size`` elements is kept in streaming memory."""
@@ -155,6 +163,18 @@ def parse_location(value: object) -> Settings:
     return FrozenTable(found)
 
 
+def parse_settled_location(value: object) -> Settings:
+    """The same for single tensors, which are not decided about.
+
+    Raises:
+        ValueError: see `parse_location`, or the storage is when_needed.
+    """
+    found = parse_location(value)
+    if found.get("storage") is TensorStorage.WHEN_NEEDED:
+        raise ValueError("is when_needed, which is decided for kinds of tensors: name one of those")
+    return found
+
+
 def _flat(table: Mapping[Any, object]) -> dict[str, object]:
     """A table without PopART's table ``location`` in it."""
     inner = table.get("location")
@@ -217,3 +237,11 @@ class LocationKind(Kind[Settings]):
     def plain(self, value: Settings) -> OptionValue:
         """Pairs of names and settings."""
         return tuple((key, _KINDS[key].plain(item)) for key, item in value.items())
+
+
+class SettledLocationKind(LocationKind):
+    """Settings of the location of single tensors."""
+
+    def parse(self, value: object) -> Settings:
+        """The same, without what is decided for kinds of tensors."""
+        return parse_settled_location(value)

@@ -109,7 +109,7 @@ class _Inserter:
         place = op.settings.place
         if (origin, place) not in self.bounds:
             settings = replace(
-                op.settings.inherited(), origin="boundary", schedule_priority=0.0, call=""
+                op.settings.inherited(), origin="boundary", schedule_priority=0.0, call=()
             )
             bounded = build(self.graph, "Boundary", [origin], settings=settings)
             self.bounds[origin, place] = bounded.output
@@ -120,7 +120,7 @@ def _settings_of_copy(origin: Tensor, source: int) -> OpSettings:
     """A copy belongs to the stage that computes what is copied."""
     settings = OpSettings() if origin.producer is None else origin.producer.settings.inherited()
     return replace(
-        settings, origin="interIpuCopy", virtual_graph=source, schedule_priority=0.0, call=""
+        settings, origin="interIpuCopy", virtual_graph=source, schedule_priority=0.0, call=()
     )
 
 

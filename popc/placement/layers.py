@@ -18,7 +18,7 @@ _REST: Final = -1  # in place of a number of layers: an even part of those left
 
 # A name of what there are several of, and a number: /encoder/layer.3/output, h.0.attn, block_2/add.
 _LAYER: Final = re.compile(
-    r"(?P<stack>(?:^|.*?[./])(?:layers?|blocks?|h|resblocks))[._/](?P<number>[0-9]{1,6})(?=[./_]|$)"
+    r"(?P<stack>(?:^|.*?[./])(?:(?:[rx]_)?layers?|blocks?|h|resblocks))[._/](?P<number>[0-9]{1,6})(?=[./_]|$)"
 )
 
 

@@ -109,8 +109,8 @@ _GROWS: Final = "it speeds PopART's scheduler up and has no influence on results
 _PROCESSES: Final = "the processes that mpiexec has started"
 _CACHE: Final = "the cache of the session"
 _CODELETS: Final = "popc cannot load operators that are compiled for Poplar"
-_NOT_DIVIDED: Final = "every replica keeps them whole"
-_ALL_DIVIDE: Final = "divided among all replicas or not at all, whatever the sharding domain"
+_NOT_DIVIDED: Final = "every replica has its own"
+_SUMS: Final = "accumulator_tensor_location; sums that are divided are rounded in another order"
 _STREAMS: Final = "the session reads and writes the other variables only"
 
 _FLAGS_OFF: Final = (
@@ -313,10 +313,10 @@ _RECORDS: Final = (
     + _made(
         TensorLocationSettings,
         _M,
-        accumulatorTensorLocationSettings=f"accumulator_tensor_location; {_NOT_DIVIDED}",
+        accumulatorTensorLocationSettings=_SUMS,
         activationTensorLocationSettings=f"activation_tensor_location; {_NOT_DIVIDED}",
-        optimizerStateTensorLocationSettings=f"optimizer_state_tensor_location; {_ALL_DIVIDE}",
-        weightTensorLocationSettings=f"weight_tensor_location; {_ALL_DIVIDE}",
+        optimizerStateTensorLocationSettings="optimizer_state_tensor_location",
+        weightTensorLocationSettings="weight_tensor_location",
     )
 )
 

@@ -8,7 +8,8 @@ the session's options make PopART have them too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from math import prod
 from typing import Final
 
@@ -65,6 +66,7 @@ class _Writer:
         losses: Mapping[str, str],
     ) -> None:
         self._orders = orders
+        self._names = _graph_names(orders)
         self._losses = losses
         self._loops = bool(options.enableExplicitMainLoops)
         self._transfers = bool(options.useHostCopyOps)
@@ -75,10 +77,10 @@ class _Writer:
     def graphs(self, main: Graph) -> dict[str, list[Entry]]:
         """The entries of each graph, by its name."""
         inline = {graph for graph in self._orders if not self._loops and graph.name in _LOOPS}
-        callees = [callee_of(op) for order in self._orders.values() for op in order]
-        called = {callee.name for callee in callees if callee is not None}
+        ops = [op for order in self._orders.values() for op in order if not op.settings.call]
+        called = {self._names[callee] for op in ops if (callee := callee_of(op)) is not None}
         shown = {
-            "maingraph" if graph is main else graph.name: list(self._of_graph(graph))
+            "maingraph" if graph is main else self._names[graph]: list(self._of_graph(graph))
             for graph in (main, *self._orders)
             if graph not in inline
         }
@@ -96,9 +98,17 @@ class _Writer:
                 yield from self._of_graph(op.subgraphs["body"])
             elif not (pipelined and op.settings.pipeline_stage is not None):  # fills, flushes
                 for number, entry in enumerate(self._entries(op, graph)):
+                    entry["attributes"].update(self._graphs_of(op))
                     if self._has_places:
                         entry["attributes"].setdefault("__ipu_number", "0")
                     yield Shown(op, numbers[op], self._anchored(entry), number == 0)
+
+    def _graphs_of(self, op: Op) -> dict[str, str]:
+        """The names of the graphs that an op holds, as attributes."""
+        keys = ["callee"] if len(op.subgraphs) == 1 else list(op.subgraphs)
+        return {
+            key: self._names[op.subgraphs[own]] for key, own in zip(keys, op.subgraphs, strict=True)
+        }
 
     def _is_inline(self, op: Op) -> bool:
         """True if PopART has no op for this one, which is a loop over batches or micro-batches."""
@@ -170,6 +180,15 @@ def _is_repeated(op: Op) -> bool:
     stored = op.operand(0)
     loaded = stored.producer is not None and stored.producer.op_type == "HostLoad"
     return (loaded or stored.is_constant) and _stream(op) != stored.name
+
+
+def _graph_names(graphs: Iterable[Graph]) -> dict[Graph, str]:
+    """A name for each graph that no other one has."""
+    found: dict[str, Graph] = {}
+    for graph in graphs:
+        names = (f"{graph.name}({number})" if number else graph.name for number in count())
+        found[next(name for name in names if name not in found)] = graph
+    return {graph: name for name, graph in found.items()}
 
 
 def _anchor_names(orders: Mapping[Graph, Sequence[Op]]) -> dict[str, str]:
@@ -294,8 +313,6 @@ def _attributes(op: Op, *, plain: bool = False) -> dict[str, str]:
         for name, value in op.attributes.items()
         if not (plain and name.startswith("activation"))
     }
-    for key, nested in op.subgraphs.items():
-        found["callee" if len(op.subgraphs) == 1 else key] = nested.name
     return {**found, **_settings(op.settings)}
 
 

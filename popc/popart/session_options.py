@@ -62,7 +62,8 @@ _LARGEST: Final = 2.0**48 - 1  # of an option's numbers
 _LOCATION: Final = ("storage", "loadTileSet", "storageTileSet", "replicatedTensorSharding")
 _LEAST: Final = ("minElementsForOffChip", "minElementsForReplicatedTensorSharding")
 # Tensors that replicas do not divide among them.
-_WHOLE: Final = ("accumulatorTensorLocationSettings", "activationTensorLocationSettings")
+_ACTIVATIONS: Final = "activationTensorLocationSettings"
+_ALONE: Final = ("none", "consecutive:1", "orthogonal:1")  # groups of one replica
 # Members that are no option of popc by their own name.
 _APART: Final = (
     *("enableGradientAccumulation", "enableReplicatedGraphs"),
@@ -199,7 +200,7 @@ def _forget_pipeline(values: dict[str, Any]) -> None:
 
 
 def _keep_possible_shards(values: dict[str, Any], replicas: int) -> None:
-    """Divide only what popc divides: weights and states, among all replicas.
+    """Divide only what replicas may have in common, where groups have several.
 
     Anything else is kept whole by each replica: that takes more memory, and gives the same results.
     """
@@ -208,18 +209,13 @@ def _keep_possible_shards(values: dict[str, Any], replicas: int) -> None:
     }
     tables |= values.get("tensorLocationSettingsOverride", {})
     for name, table in tables.items():
-        domain = table.pop("shardingDomain")
-        if not table["replicatedTensorSharding"]:
-            continue
-        whole = name in _WHOLE or domain not in ("all", f"consecutive:{replicas}")
-        if whole and replicas > 1:
-            log_once(
-                "session",
-                f"popc divides weights and the optimizer's state among all replicas, and nothing "
-                f"else: each keeps all of what {name} is about, with sharding domain {domain}",
-            )
-        if whole or replicas == 1:
+        alone = replicas == 1 or table["shardingDomain"] in _ALONE
+        if name == _ACTIVATIONS and table["replicatedTensorSharding"] and not alone:
+            log_once("session", f"replicas have activations of their own: {name} divides nothing")
+        if alone or name == _ACTIVATIONS:
             table["replicatedTensorSharding"] = 0
+        if not table["replicatedTensorSharding"]:
+            del table["shardingDomain"]
 
 
 def _without_effect(options: SessionOptions, *, trains: bool) -> Iterator[str]:

@@ -11,34 +11,63 @@ __all__ = ["CATEGORIES", "by_tile", "memory_section"]
 # In the order in which charts stack them: what is always live first.
 CATEGORIES: Final = (
     "stack",
-    "padding",
+    "gaps",
     "vertex_code",
     "vertex_state",
+    "vertex_fields",
+    "vector_descriptors",
+    "copy_descriptors",
     "exchange_code",
     "control_code",
+    "global_exchange",
     "host_exchange",
+    "gateway",
+    "constants",
     "variables",
     "activations",
+    "message_buffers",
     "temporary",
 )
-_BY_TILE: Final = ("variables", "activations")
-_NOT_ALWAYS_LIVE: Final = ("activations", "temporary")
+_ALIKE: Final = ("stack", "gaps", "temporary", "message_buffers")
+_DATA: Final = ("constants", "variables", "activations")
+_CODE: Final = tuple(name for name in CATEGORIES if name not in (*_ALIKE, *_DATA))
 
 
 def by_tile(chip: MemoryReport) -> dict[str, list[int]]:
     """Bytes of every tile at the peak, by category; those that all tiles share have one number.
 
-    What is in use throughout lies on all tiles alike, but for variables; so does temporary data,
-    of which the busiest tile's share counts for every tile.
+    Stack and gaps are alike on all tiles; of temporary data the busiest tile's share counts for
+    every tile.  Code is divided as on the busiest tile, and constants are told with variables.
     """
-    alike = {name: getattr(chip.busiest, name) for name in CATEGORIES if name not in _BY_TILE}
-    always = sum(bytes_ for name, bytes_ in alike.items() if name not in _NOT_ALWAYS_LIVE)
-    tiles: dict[str, list[int]] = {name: [bytes_] for name, bytes_ in alike.items()}
-    tiles["variables"] = [tile_bytes - always for tile_bytes in chip.always_live]
-    temporary = alike["temporary"]
-    pairs = zip(chip.peak, chip.always_live, strict=True)
-    tiles["activations"] = [peak - live - temporary for peak, live in pairs]
+    tiles: dict[str, list[int]] = {name: [getattr(chip.busiest, name)] for name in _ALIKE}
+    tiles |= _code_by_tile(chip)
+    alike = chip.busiest.stack + chip.busiest.gaps
+    code = _code_of(chip)
+    pairs = zip(chip.always_live, code, strict=True)
+    tiles["variables"] = [always - alike - own for always, own in pairs]
+    tiles["constants"] = [0]
+    temporary = chip.busiest.temporary + chip.busiest.message_buffers
+    peaks = zip(chip.peak, chip.always_live, strict=True)
+    tiles["activations"] = [peak - live - temporary for peak, live in peaks]
     return {name: tiles[name] for name in CATEGORIES}
+
+
+def _code_of(chip: MemoryReport) -> tuple[int, ...]:
+    """Code of every tile; reports of older versions have the same on each."""
+    same = sum(getattr(chip.busiest, name) for name in _CODE)
+    return chip.code or (same,) * len(chip.peak)
+
+
+def _code_by_tile(chip: MemoryReport) -> dict[str, list[int]]:
+    sizes = {name: getattr(chip.busiest, name) for name in _CODE}
+    whole, code = max(sum(sizes.values()), 1), _code_of(chip)
+    tiles = {name: [size * own // whole for own in code] for name, size in sizes.items()}
+    rest = [
+        own - sum(column)
+        for own, column in zip(code, zip(*tiles.values(), strict=True), strict=True)
+    ]
+    pairs = zip(tiles["vertex_code"], rest, strict=True)
+    return {**tiles, "vertex_code": [size + left for size, left in pairs]}
 
 
 def memory_section(chips: tuple[MemoryReport, ...], *, full: bool) -> dict[str, Any]:
@@ -66,6 +95,7 @@ def _chip(number: int, chip: MemoryReport, *, full: bool) -> dict[str, Any]:
             }
             for name in CATEGORIES
         },
+        "by_region": chip.regions.to_dict(),
         "biggest_tensors": [_tensor(tensor) for tensor in chip.tensors[: None if full else 20]],
     }
     if full:

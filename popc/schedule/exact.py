@@ -18,9 +18,10 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from popc.schedule.effort import Effort
+from popc.schedule.flat import find_native, first_live, flattened
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["ExactResult", "search_exactly"]
+__all__ = ["ExactResult", "search_by_definition", "search_exactly"]
 
 _LONGEST_CHAIN: Final = 32  # nodes that a chain is followed for, so that a step stays short
 
@@ -52,7 +53,24 @@ def search_exactly(
 
     If the search ends by itself, ``lower`` is the peak of ``order``, or ``bound`` if there is none.
     """
-    return _Search(problem, bound, effort).run(floor)
+    peak = max(floor, problem.floor)
+    if peak >= bound:
+        return ExactResult(None, bound, 0)
+    native = find_native()
+    tables = flattened(problem, range(len(problem))) if native is not None else None
+    if native is None or tables is None:
+        return search_by_definition(problem, peak, bound, effort)
+    placed, lower, work = native.search_exactly(
+        tables.columns, tables.order, first_live(problem), peak, bound, *effort
+    )
+    return ExactResult(tuple(tables.order[:placed]) if placed >= 0 else None, lower, work)
+
+
+def search_by_definition(
+    problem: OrderingProblem, peak: int, bound: int, effort: Effort
+) -> ExactResult:
+    """The definition of `search_exactly` in Python, for a ``peak`` below ``bound``."""
+    return _Search(problem, bound, effort).run(peak)
 
 
 @dataclass(slots=True)
@@ -101,13 +119,8 @@ class _Search:
             for takes in problem.takes
         ]
 
-    def run(self, floor: int) -> ExactResult:
-        problem = self.problem
-        live = problem.base + sum(problem.weights[buffer] for buffer in problem.initial)
-        peak = max(floor, problem.floor)
-        if peak >= self.bound:
-            return ExactResult(None, self.bound, 0)
-        first = _State(0, live, problem.sources(), [])
+    def run(self, peak: int) -> ExactResult:
+        first = _State(0, first_live(self.problem), self.problem.sources(), [])
         self._settle(first, peak)
         heap = [(peak, 0, 0, first)]
         seen = {first.done: peak}

@@ -18,6 +18,9 @@ from popc.schedule.problem import OrderingProblem
 __all__ = ["MOST", "Tables", "find_native", "first_live", "flattened", "lists_of"]
 
 MOST: Final = 1 << 60  # sums in C stay below it
+_FUNCTIONS: Final = {
+    *("add_certain_bytes", "measure_steps", "order_nodes", "search_exactly", "shift_blocks"),
+}
 
 
 class Tables(NamedTuple):
@@ -38,13 +41,13 @@ class Tables(NamedTuple):
 
 @cache
 def find_native() -> Any | None:
-    """The module in C, if it has been built."""
+    """The module in C, if it has been built, and not before its sources were changed."""
     try:
         from popc.schedule import _native
     except ImportError:
         return None
     module: ModuleType = _native
-    return module
+    return module if vars(module).keys() >= _FUNCTIONS else None
 
 
 def flattened(problem: OrderingProblem, order: Sequence[int]) -> Tables | None:

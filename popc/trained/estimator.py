@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -15,12 +15,15 @@ import popc_runtime
 from popc.caching.models import compile_model
 from popc.trained.evaluation import Evaluation
 from popc.trained.export import export_onnx, load_weights
+from popc.trained.hooks import EndOfTraining, Hook, StepWatch
 from popc.trained.metrics import Metric, host_metrics
+from popc.trained.numbered import NumberedCheckpoints, require_positive
 from popc_runtime import Executable, VariableRole
 from popc_runtime.data.batches import Batches
 from popc_runtime.device import EVALUATION_PROGRAM
 from popc_runtime.errors import UsageError
 from popc_runtime.format import Array, StreamDirection
+from popc_runtime.groups import once
 from popc_runtime.trainer import Checkpoints, EpochRecord, Progress, Trainer
 
 if TYPE_CHECKING:
@@ -30,19 +33,12 @@ if TYPE_CHECKING:
 
     from popc.frontend import ModelSource
     from popc.requests import SeveralKeywords
+    from popc_runtime.groups import Group
 
-__all__ = ["Estimator", "Hook"]
+__all__ = ["Estimator"]
 
 _ARCHIVE: Final = "model.popx"
 _LATEST: Final = "latest"
-_NUMBERED: Final = "step-*.safetensors"
-
-# Called after each step with the number of steps so far and the loss; True ends the training.
-Hook: TypeAlias = Callable[[int, float], object]
-
-
-class _EndOfTraining(Exception):
-    """Raised between two steps when there are to be no more."""
 
 
 class Estimator:
@@ -61,6 +57,7 @@ class Estimator:
         executable: The program that trains; ``executable.state`` are its variables.
         step: How many steps have been made, in all trainings.
         save_every: After how many steps, or seconds, a checkpoint is written.
+        results: What the last step returned, by name.
     """
 
     def __init__(
@@ -71,10 +68,13 @@ class Estimator:
         save_every_steps: int | None = None,
         save_every_seconds: float | None = None,
         keep: int = 5,
+        keep_every_hours: float | None = None,
         warm_start: str | os.PathLike[str] | None = None,
         shuffle: bool = True,
         seed: int = 0,
         host_calls: Mapping[str, Callable[..., Any]] | None = None,
+        hooks: Sequence[Hook] = (),
+        group: Group | None = None,
         **keywords: Unpack[SeveralKeywords],
     ) -> None:
         """Compile the model, and restore the latest checkpoint of ``folder`` if there is one.
@@ -85,17 +85,21 @@ class Estimator:
             save_every_steps: After how many steps to write a checkpoint.
             save_every_seconds: After which time to write one.  One is written at the end anyway.
             keep: How many numbered checkpoints (step-N) to keep beside the latest; 0: all.
+            keep_every_hours: After which time one of those that go stays for good.
             warm_start: An ONNX model whose weights to begin with, if there is no checkpoint.
             shuffle: Whether samples come in another order in each epoch.
             seed: Of that order.
             host_calls: Functions that the program calls: see `popc_runtime.load`.
+            hooks: Called after each step of all trainings.
+            group: The processes that divide replicas among themselves: each makes an estimator,
+                and the first one compiles, writes and reads the folder.
             **keywords: Of `popc.compile`; ``train``, or ``loss`` and ``optimizer``, are needed.
 
         Raises:
             UsageError: the keywords do not train the model, or a number is out of range.
             PopcError: see `popc.compile`, `popc_runtime.load` and `popc.load_weights`.
         """
-        _require_positive(save_every_steps, save_every_seconds, keep)
+        require_positive(save_every_steps, save_every_seconds, keep)
         if not any(keywords.get(name) is not None for name in ("train", "loss", "optimizer")):
             raise UsageError(
                 "an Estimator trains: it needs to know the loss and the optimizer",
@@ -104,19 +108,33 @@ class Estimator:
             )
         self.folder = Path(folder)
         self._checkpoints = Checkpoints(self.folder)
-        self._checkpoints.prepare()
+        self._numbered = NumberedCheckpoints(self.folder, keep, keep_every_hours)
+        self._group, self._hooks = group, tuple(hooks)
         settings: Any = {"evaluate": True, **keywords}
-        compile_model(model, **settings).save(self.folder / _ARCHIVE, force=True)
+        once(group, "the archive of the estimator", partial(self._compile, model, settings))
         self.executable: Executable = popc_runtime.load(
-            self.folder / _ARCHIVE, host_calls=host_calls
+            self.folder / _ARCHIVE, host_calls=host_calls, group=group
         )
         self.save_every = (save_every_steps, save_every_seconds)
-        self._keep, self._shuffle = keep, shuffle
+        self._shuffle = shuffle
         self._progress, self.step = Progress(seed=seed), 0
-        if self.latest_checkpoint is not None:
+        self.results: Mapping[str, Array] = {}
+        if self.told_by_first(
+            "whether there is a checkpoint", lambda: self.latest_checkpoint is not None
+        ):
             self.restore()
         elif warm_start is not None:
             load_weights(self.executable, warm_start, ignore_unknown=True)
+
+    def _compile(self, model: ModelSource, settings: Any) -> None:
+        self._checkpoints.prepare()
+        compile_model(model, **settings).save(self.folder / _ARCHIVE, force=True)
+
+    def told_by_first(self, what: str, question: Callable[[], bool]) -> bool:
+        """The answer of the first process, for all that train together."""
+        if self._group is None:
+            return question()
+        return bool(self._group.once(what, lambda: b"1" if question() else b""))
 
     def train(
         self,
@@ -145,13 +163,13 @@ class Estimator:
             raise UsageError("steps and max_steps exclude each other")
         if min(steps or 0, max_steps or 0) < 0:
             raise UsageError("the number of steps must not be negative")
-        watch = _Watch(self, hooks)
+        watch = StepWatch(self, (*self._hooks, *hooks))
         trainer = self._trainer(data, watch)
         more = len(trainer.batches) if steps is None else steps
         watch.last = self.step + more if max_steps is None else max_steps
         if self.step >= watch.last:
             return None
-        self._run(trainer, self._progress.epoch + watch.last)  # at least one step an epoch
+        self._run(trainer, watch, self._progress.epoch + watch.last)  # one step an epoch or more
         return watch.loss
 
     def fit(
@@ -168,13 +186,14 @@ class Estimator:
             UsageError, InputMismatchError, DeviceError: see `train` and `evaluate`.
         """
         evaluate = None if validation is None else self._evaluation(validation, accuracy)
-        trainer = self._trainer(data, _Watch(self, ()), evaluate)
-        return self._run(trainer, self._progress.epoch + epochs)
+        watch = StepWatch(self, self._hooks)
+        trainer = self._trainer(data, watch, evaluate)
+        return self._run(trainer, watch, self._progress.epoch + epochs)
 
     def _trainer(
         self,
         data: Mapping[str, npt.ArrayLike],
-        watch: _Watch,
+        watch: StepWatch,
         evaluate: Evaluation | None = None,
     ) -> Trainer:
         watch.trainer = Trainer(
@@ -187,14 +206,16 @@ class Estimator:
         )
         return watch.trainer
 
-    def _run(self, trainer: Trainer, epochs: int) -> tuple[EpochRecord, ...]:
+    def _run(self, trainer: Trainer, watch: StepWatch, epochs: int) -> tuple[EpochRecord, ...]:
         records: list[EpochRecord] = []
+        watch.begin()
         try:
-            with suppress(_EndOfTraining):
+            with suppress(EndOfTraining):
                 records.extend(trainer.run(epochs))
         finally:
             self._progress = trainer.progress
         self.save()
+        watch.end()
         return tuple(records)
 
     @property
@@ -210,11 +231,10 @@ class Estimator:
             ResourceError: it cannot be written.
         """
         told = {**(progress or self._progress).to_dict(), "global_step": self.step}
-        for name in (f"step-{self.step:09}", _LATEST):
+        for name in (self._numbered.name(self.step), _LATEST):
             self.executable.state.save_checkpoint(self._checkpoints.path(name), told)
-        numbered = sorted(self.folder.glob(_NUMBERED))
-        for old in numbered[: -self._keep] if self._keep else ():
-            old.unlink(missing_ok=True)
+        if self._group is None or self._group.rank == 0:
+            self._numbered.remove_old()
         return self._checkpoints.path(_LATEST)
 
     def restore(self, step: int | None = None) -> None:
@@ -224,9 +244,9 @@ class Estimator:
             UsageError: there is none.
             CheckpointError, ResourceError: it does not fit, or cannot be read.
         """
-        path = self._checkpoints.path(_LATEST if step is None else f"step-{step:09}")
-        if not path.exists():
-            there = ", ".join(file.stem for file in sorted(self.folder.glob(_NUMBERED)))
+        path = self._checkpoints.path(_LATEST if step is None else self._numbered.name(step))
+        if not self.told_by_first("whether the checkpoint is there", path.exists):
+            there = ", ".join(file.stem for file in self._numbered.files())
             raise UsageError(
                 f"there is no checkpoint {path}", subject=str(path), hint=f"there are: {there}"
             )
@@ -253,10 +273,17 @@ class Estimator:
         Raises:
             UsageError, InputMismatchError: see `popc.trained.evaluation.Evaluation`.
         """
-        found = self._evaluation(self._first(data, steps), accuracy)(self.executable)
         stream, outputs = self._program.stream, self._program.outputs
         rows = [o.name for o in outputs if stream(o.name, StreamDirection.OUTPUT).shape]
-        own = host_metrics(metrics or {}, self.predict(data, steps=steps, outputs=rows), data)
+        per_run = self._batches(data).samples_per_step
+        samples: list[Mapping[str, Array]] = []
+
+        def keep(results: Mapping[str, Array]) -> None:
+            samples.extend(self._samples({name: results[name] for name in rows}, per_run))
+
+        evaluation = self._evaluation(self._first(data, steps), accuracy)
+        found = evaluation(self.executable, keep if metrics else None)
+        own = host_metrics(metrics or {}, samples, data)
         return {**found, **own, "global_step": float(self.step)}
 
     def predict(
@@ -358,43 +385,3 @@ class Estimator:
             name: array[:count] if array.ndim and len(array) == batches.samples else array
             for name, array in arrays.items()
         }
-
-
-class _Watch:
-    """Told of each step: counts, calls hooks, writes checkpoints, and ends the training."""
-
-    def __init__(self, estimator: Estimator, hooks: Sequence[Hook]) -> None:
-        self._estimator = estimator
-        self._hooks = hooks
-        self._saved = monotonic()
-        self.trainer: Trainer | None = None
-        self.last: int | None = None
-        self.loss: float | None = None
-
-    def __call__(self, _step: int, _steps: int, loss: float) -> None:
-        estimator = self._estimator
-        estimator.step += 1
-        self.loss = loss
-        ends = [bool(hook(estimator.step, loss)) for hook in self._hooks]
-        if any(ends) or estimator.step == self.last:
-            raise _EndOfTraining
-        if self._is_due():
-            assert self.trainer is not None
-            estimator.save(self.trainer.progress)
-            self._saved = monotonic()
-
-    def _is_due(self) -> bool:
-        steps, seconds = self._estimator.save_every
-        if steps is not None and self._estimator.step % steps == 0:
-            return True
-        return seconds is not None and monotonic() - self._saved >= seconds
-
-
-def _require_positive(steps: int | None, seconds: float | None, keep: int) -> None:
-    given = {"save_every_steps": steps, "save_every_seconds": seconds}
-    problems = [
-        f"{name} is {value}" for name, value in given.items() if value is not None and value <= 0
-    ]
-    problems += [f"keep is {keep}"] if keep < 0 else []
-    if problems:
-        raise UsageError("checkpoints: numbers must be positive", details=tuple(problems))

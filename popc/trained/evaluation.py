@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,8 +83,12 @@ class Evaluation:
             if not self.executable.stream(spec.name, StreamDirection.OUTPUT).shape
         ]
 
-    def __call__(self, trained: Executable) -> dict[str, float]:
+    def __call__(
+        self, trained: Executable, watch: Callable[[Mapping[str, Array]], object] | None = None
+    ) -> dict[str, float]:
         """The metrics with the weights of ``trained``; of one's own executable, as they are.
+
+        ``watch`` is given the results of each run, if anybody wants them.
 
         Raises:
             InputMismatchError: it does not have these weights.
@@ -96,9 +100,12 @@ class Evaluation:
         sums: dict[str, list[float]] = {name: [] for name in self._numbers}
         hits: list[Array] = []
         for step, batch in enumerate(self._batches.steps()):
+            found = self.executable.run(batch)
+            if watch is not None:
+                watch(found)
             results = {
                 name: whole_result(self.executable, name, result)[0]
-                for name, result in self.executable.run(batch).items()
+                for name, result in found.items()
                 if name in sums or (self._accuracy and name == self._accuracy.output)
             }
             for name, values in sums.items():

@@ -16,8 +16,11 @@ from popc.frontend import ImportedModel, listed
 from popc.ir import Graph, OpSettings, StepPart, Tensor, TensorType
 from popc.ops.build import build
 from popc.optimizers import (
+    ACCUMULATED,
     STATE_PREFIXES,
+    Division,
     Merging,
+    Sharing,
     UpdateContext,
     add_updates,
     loss_scale,
@@ -235,16 +238,22 @@ def _context(options: Options, loss: Tensor, scale: Tensor | float) -> UpdateCon
     )
 
 
-def _divided(options: Options, weight: Tensor) -> frozenset[str]:
-    """The parts of a weight that replicas divide: itself ("weight"), or its state ("state")."""
-    size = weight.type.size
-    found: set[str] = set()
-    if options.tensor_location("weight", weight.name).divides(size):
-        found.add("weight")
-    states = (f"{prefix}{weight.name}" for prefix in STATE_PREFIXES)
-    if any(options.tensor_location("optimizer_state", state).divides(size) for state in states):
-        found.add("state")
-    return frozenset(found)
+def _divided(options: Options, weight: Tensor) -> Division:
+    """The groups of replicas that divide a weight, its state, or the sum of its gradients."""
+
+    def domain(kind: str, *prefixes: str) -> Sharing | None:
+        places = (options.tensor_location(kind, f"{prefix}{weight.name}") for prefix in prefixes)
+        groups = [place.sharding_domain for place in places if place.divides(weight.type.size)]
+        replicas = options.replicated_graph_count
+        if not groups or replicas == 1:
+            return None
+        return Sharing(groups[0].members(replicas), groups[0].stride(replicas))
+
+    return Division(
+        domain("weight", ""),
+        domain("optimizer_state", *STATE_PREFIXES),
+        domain("accumulator", ACCUMULATED),
+    )
 
 
 # -- outputs ---------------------------------------------------------------------------------------

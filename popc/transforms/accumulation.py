@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from popc.ir import Graph, Op, StepPart, Tensor, TensorType
-from popc.ir.attributes import text
+from popc.ir.attributes import integer, text
 from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.main_loops import ACCUMULATION_LOOP
@@ -26,7 +26,7 @@ from popc_runtime.format import DType
 __all__ = ["split_accumulation"]
 
 
-def split_accumulation(graph: Graph, count: int) -> None:
+def split_accumulation(graph: Graph, count: int, *, by_row: bool = False) -> None:
     """Let ``count`` micro-batches add up their gradients before the optimizer sees them.
 
     Before::
@@ -49,7 +49,9 @@ def split_accumulation(graph: Graph, count: int) -> None:
         %new = Sub($w, %sum)
         CopyVarUpdate($w, %new)
 
-    The ops that need an accumulated gradient stay outside, and so does what only they need.
+    The ops that need an accumulated gradient stay outside, and so does what only they need.  With
+    ``by_row``, rows of all micro-batches are added to a table behind the loop, as far as there are
+    fewer of them than the table has.
     """
     _refuse_periodic_stores(graph)
     order = graph.topological()
@@ -60,7 +62,7 @@ def split_accumulation(graph: Graph, count: int) -> None:
     inside = _inside(order, varying)
     body = graph.split_off(ACCUMULATION_LOOP)
     outside = [op for op in order if op not in inside]
-    _Split(graph, body, outside, varying).run(count)
+    _Split(graph, body, outside, varying, by_row=by_row).run(count)
 
 
 def _refuse_periodic_stores(graph: Graph) -> None:
@@ -118,6 +120,20 @@ def _stores_each_sum(op: Op) -> bool:
     return source is not None and _is_accumulate(source)
 
 
+def _lookup_gradient(op: Op, count: int) -> Op | None:
+    """The op whose result ``op`` adds up, if that is the gradient of few rows of a table."""
+    addend = op.operand(0)
+    maker = addend.producer
+    if op.attributes["kind"] != "sum" or op.optional(1) is not None:
+        return None
+    if maker is None or maker.op_type != "GatherGrad" or set(addend.uses) != {op}:
+        return None
+    if any(_stores_each_sum(user) for user in op.output.uses):
+        return None
+    few = count * maker.operand(1).type.size < addend.type.shape[0]
+    return maker if few and integer(maker.attributes, "axis") == 0 else None
+
+
 def _writes_state(op: Op) -> bool:
     """True if the model itself gives a variable a new value, in every micro-batch."""
     return op.op_type == "CopyVarUpdate" and op.settings.part is not StepPart.UPDATE
@@ -145,7 +161,16 @@ def _any_spec(op: Op, holds: Callable[[Op], bool]) -> bool:
 class _Split:
     """Moves ops out of the body, and finds or makes outside what they read."""
 
-    def __init__(self, outer: Graph, body: Graph, outside: Sequence[Op], varying: set[Op]) -> None:
+    def __init__(
+        self,
+        outer: Graph,
+        body: Graph,
+        outside: Sequence[Op],
+        varying: set[Op],
+        *,
+        by_row: bool,
+    ) -> None:
+        self.by_row = by_row
         self.outer = outer
         self.body = body
         self.outside = dict.fromkeys(outside)
@@ -163,7 +188,11 @@ class _Split:
         self.values.update((inner, variable) for variable, inner in captures)
         accumulates = [op for op in body.ops if _is_accumulate(op)]
         for op in accumulates:
-            self._carry_sum(op, iteration)
+            lookup = _lookup_gradient(op, count) if self.by_row else None
+            if lookup is None:
+                self._carry_sum(op, iteration)
+            else:
+                self._carry_rows(op, lookup, iteration, count)
         for tensor in self._crossing():
             self._carry_last(tensor)
         for op in [op for op in body.ops if op.op_type == "HostStore" and op not in self.outside]:
@@ -201,6 +230,23 @@ class _Split:
         self.states.append(
             MainLoopState(initial, formal, total, lambda value: self._found(result, value))
         )
+
+    def _carry_rows(self, op: Op, lookup: Op, iteration: Tensor, count: int) -> None:
+        """Carry the operands of a lookup's gradient in place of it: those of all micro-batches."""
+        found: list[Tensor] = []
+
+        def finish(value: Tensor) -> None:
+            found.append(value)
+            if len(found) == len(lookup.inputs):
+                attributes, settings = dict(lookup.attributes), op.settings
+                whole = build(self.outer, lookup.op_type, found, attributes, settings=settings)
+                self._found(op.output, whole.output)
+
+        for tensor in lookup.present_inputs:
+            rows = tensor.type.with_shape((count, *tensor.type.shape))
+            formal = self.body.add_input(f"{tensor.name}_rows", rows)
+            kept = build(self.body, "Stash", [formal, tensor, iteration], settings=op.settings)
+            self.states.append(MainLoopState(zeros(self.outer, rows), formal, kept.output, finish))
 
     def _total(self, op: Op, formal: Tensor, addend: Tensor, iteration: Tensor) -> Tensor:
         def emit(op_type: str, *operands: Tensor, **attributes: str) -> Tensor:

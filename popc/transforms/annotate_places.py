@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, StepPart
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc.options import Rule
+from popc.options.annotations import fits
 from popc.placement import last_stage
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
@@ -105,7 +105,7 @@ def _selects(rule: Rule, op: Op, last: int, chips: Mapping[int, set[int]]) -> bo
     names = {rule.nodes: [own.origin], rule.op_type: [op.op_type]}
     names[rule.output] = [tensor.name for tensor in op.outputs]
     return all(
-        not pattern or any(fnmatchcase(name, pattern) for name in given)
+        not pattern or any(fits(pattern, name) for name in given)
         for pattern, given in names.items()
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from popc.ir import Graph
-from popc.ops.divergence import find_divergence
+from popc.ir import Graph, Tensor
+from popc.ops.divergence import Divergence, find_divergence
 from popc_runtime.errors import ModelError
 
 __all__ = ["check_replicas"]
@@ -39,7 +39,7 @@ def check_replicas(graph: Graph, replicas: int) -> None:
     spoiled = [
         op.operand(0).name
         for op in writers
-        if op.operand(1) in divergence.tensors and op.operand(0) not in divergence.tensors
+        if _is_spoiled(op.operand(0), op.operand(1), divergence)
     ]
     if spoiled:
         raise ModelError(
@@ -47,3 +47,13 @@ def check_replicas(graph: Graph, replicas: int) -> None:
             "values",
             hint="give each replica its own with variable_settings, or reduce the values",
         )
+
+
+def _is_spoiled(variable: Tensor, value: Tensor, divergence: Divergence) -> bool:
+    """True if replicas that hold the same of ``variable`` may give it different values."""
+    if value not in divergence.tensors:
+        return False
+    if variable not in divergence.tensors:
+        return True
+    held = divergence.parts.get(variable)
+    return held is not None and divergence.parts.get(value) != held

@@ -60,11 +60,15 @@ class MainLoops(Pass):
     optional: ClassVar[bool] = False
     batches_per_step: int
     accumulation_factor: int = 1
+    accumulate_rows: bool = False
 
     @classmethod
     def of(cls, context: PassContext) -> Self:
         """The pass that ``context`` asks for."""
-        return cls(context.options.batches_per_step, context.options.accumulation_factor)
+        options = context.options
+        return cls(
+            options.batches_per_step, options.accumulation_factor, options.accumulate_lookup_rows
+        )
 
     def run(self, graph: Graph) -> int:
         """Wrap ``graph``'s ops in loops; how many."""
@@ -72,7 +76,7 @@ class MainLoops(Pass):
         if self.batches_per_step * self.accumulation_factor > 1:
             _refuse_sums_of_bool(graph)
         if self.accumulation_factor > 1:
-            split_accumulation(graph, self.accumulation_factor)
+            split_accumulation(graph, self.accumulation_factor, by_row=self.accumulate_rows)
             loops += 1
         if self.batches_per_step > 1:
             _add_step_loop(graph, self.batches_per_step)

@@ -7,6 +7,7 @@ from typing import Final
 
 from popc.options import Options, PatternLevel
 from popc.transforms.rules import RULES, LocalRule
+from popc.transforms.rules.fast_math import FAST_MATH
 
 __all__ = ["ALWAYS", "chosen_rules", "is_on"]
 
@@ -18,7 +19,10 @@ def is_on(name: str, level: str, options: Options) -> bool:
     """True if what is called ``name``, and belongs to ``level`` and those above it, is wanted."""
     if name in options.disabled_passes:
         return False
-    at_level = level == ALWAYS or _LEVELS.index(level) <= _LEVELS.index(options.patterns)
+    if level == FAST_MATH:
+        at_level = options.enable_fast_math
+    else:
+        at_level = level == ALWAYS or _LEVELS.index(level) <= _LEVELS.index(options.patterns)
     return options.pattern_switches.get(name, at_level)
 
 

@@ -38,6 +38,7 @@ from popc.transforms.integer_products import IntegerProducts
 from popc.transforms.invariant_states import InvariantStates
 from popc.transforms.main_loops import MainLoops
 from popc.transforms.merge_collectives import MergeCollectives
+from popc.transforms.merge_copies import MergeCopies
 from popc.transforms.name_results import NameResults
 from popc.transforms.outlining import Outlining
 from popc.transforms.overlap_io import GroupHostSync, IoTileCopies, OverlapIo
@@ -218,6 +219,7 @@ PIPELINE: Final[tuple[PassPhase, ...]] = (
             GroupHostSync,
             MergeCollectives,  # when the order of all else is settled
             MergeExchange,  # likewise
+            MergeCopies,  # behind it: it only says in which order copies run
             SubgraphOutputs,  # last: nothing may redirect a subgraph's outputs after it
         ),
         snapshot=Snapshot.MAIN_LOOPS,

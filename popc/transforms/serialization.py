@@ -11,7 +11,17 @@ from popc.transforms.base import RewritePass
 from popc.transforms.context import PassContext
 from popc_runtime.errors import OptionError
 
-__all__ = ["SerializationPass"]
+__all__ = ["SerializationPass", "parts_of"]
+
+
+def parts_of(size: int, factor: int) -> tuple[int, ...] | None:
+    """The sizes of ``factor`` parts, of which the last may be smaller; ``None``: there are fewer.
+
+    parts_of(7, 3) is (3, 3, 1); there are no 5 such parts of 6.
+    """
+    each = -(-size // factor)
+    last = size - each * (factor - 1)
+    return (*(each for _ in range(factor - 1)), last) if last > 0 else None
 
 
 @dataclass(frozen=True)

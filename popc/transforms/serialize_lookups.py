@@ -9,7 +9,7 @@ import numpy as np
 
 from popc.ir import AttributeMap, Graph, Op, Tensor, TensorType
 from popc.ops.build import build
-from popc.transforms.serialization import SerializationPass
+from popc.transforms.serialization import SerializationPass, parts_of
 
 __all__ = ["SerializeLookups"]
 
@@ -68,7 +68,7 @@ def _problem(op: Op) -> str:
     if axis not in (0, -table.rank):
         return f"{name}: only lookups of rows are cut, not those along axis {axis}"
     rows = table.shape[0]
-    if rows and rows % cut.factor == 0:
+    if parts_of(rows, cut.factor) is not None:
         return ""
     return f"{name}: {cut.factor} does not divide the {rows} rows of the table"
 
@@ -86,8 +86,10 @@ class _Cutter:
 
     def result(self) -> Tensor:
         """The rows that are looked up."""
-        size = self._rows // self._factor
-        attributes: AttributeMap = {"axis": 0, "split": (size,) * self._factor}
+        sizes = parts_of(self._rows, self._factor)
+        assert sizes is not None, "checked before"
+        size, start = sizes[0], self._rows - sizes[-1]
+        attributes: AttributeMap = {"axis": 0, "split": sizes}
         parts = build(
             self._graph, "Split", [self._table], attributes, settings=self._settings
         ).outputs
@@ -95,8 +97,8 @@ class _Cutter:
         zero = self._number(0)
         # From the last part to the first.  What is no row of the table is left to the last part:
         # a lookup there has the same to say about it as one in the whole table.
-        local = self._emit("Sub", places, self._number(self._rows - size))
-        before = self._emit("Less", places, self._number(self._rows - size))
+        local = self._emit("Sub", places, self._number(start))
+        before = self._emit("Less", places, self._number(start))
         found = self._lookup(parts[-1], self._emit("Where", before, zero, local))
         for number in reversed(range(self._factor - 1)):
             local = self._emit("Sub", places, self._number(number * size))

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from popc.ir import AttributeMap, Graph, Op, ProductCut, Tensor
 from popc.ops.build import build
 from popc.ops.partials import PARTIALS
-from popc.transforms.serialization import SerializationPass
+from popc.transforms.serialization import SerializationPass, parts_of
 from popc_runtime.format import DType
 
 __all__ = ["SerializeProducts"]
@@ -81,7 +81,7 @@ def _problem(op: Op, cut: ProductCut) -> str:
         "output_channels": b[columns],
     }
     size = sizes[cut.mode]
-    if size and size % cut.factor == 0:
+    if parts_of(size, cut.factor) is not None:
         return ""
     return f"{name}: {cut.factor} does not divide {size}, the size of what {cut.mode} cuts"
 
@@ -127,8 +127,8 @@ class _Cutter:
                 return self._summed(self._parts(a, left_depth), self._parts(b, right_depth), wide)
 
     def _parts(self, tensor: Tensor, axis: int) -> Sequence[Tensor]:
-        size = tensor.type.shape[axis] // self._cut.factor
-        split = (size,) * self._cut.factor
+        split = parts_of(tensor.type.shape[axis], self._cut.factor)
+        assert split is not None, "checked before"
         attributes: AttributeMap = {"axis": tensor.type.rank + axis, "split": split}
         parts = build(self._graph, "Split", [tensor], attributes, settings=self._settings).outputs
         return [self._widened(part) for part in parts]

@@ -173,6 +173,7 @@ class Trainer:
     takes effect at once.
 
     Attributes:
+        results: What the last step returned, by name.
         within_step: Whether the last step was broken off: then the device holds neither what it
             held before nor what it would have held afterwards.
     """
@@ -226,6 +227,7 @@ class Trainer:
         self._evaluate = evaluate
         self._on_step = on_step
         self.within_step = False
+        self.results: Mapping[str, Any] = {}
         if executable.group is not None:
             executable.group.agree("how they train", self._facts(data))
 
@@ -302,6 +304,7 @@ class Trainer:
         except DeviceError as error:
             error.details = (*error.details, f"in {where}")
             raise
+        self.results = results
         note = bytes([is_interrupted()])
         losses, notes = whole_result(self._program, self._loss, results[self._loss], note)
         values = floats_of(losses, self._loss_type)

@@ -10,14 +10,14 @@ from tests.support.graph_gradients import check_graph_gradients, derived_graph
 from tests.support.smooth_graphs import smooth_feeds, smooth_graph
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 2**32))
 def test_random_graphs(seed: int) -> None:
     graph = smooth_graph(seed)
     check_graph_gradients(graph, smooth_feeds(graph))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=8)
 @given(seed=st.integers(0, 2**32))
 def test_second_derivatives(seed: int) -> None:
     """The backward pass is a graph like any other, loops that go backwards included."""

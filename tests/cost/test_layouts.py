@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
 import popc
 from popc.cost import CostReport
+from popc.cost.formulas import movement
 
 
 def _scores(columns: int, *, product: bool = True) -> CostReport:
@@ -38,33 +38,27 @@ def test_rows_of_a_product_come_together_before_a_softmax() -> None:
     assert _rows_cycles(_scores(384, product=False)) == 0
 
 
-@pytest.mark.parametrize(("columns", "times"), [(386, 3), (385, 6)])
-def test_rows_that_do_not_end_with_words_are_dear(columns: int, times: int) -> None:
-    even, odd = (_rows_cycles(_scores(item)) - 587 for item in (384, columns))
-    assert odd > times * even
+def test_rows_that_begin_within_words_are_dear() -> None:
+    """Of an odd number of halves: each store reads the word first, as a recorded profile shows."""
+    even, odd = (_rows_cycles(_scores(columns)) - 587 for columns in (384, 385))
+    assert 2 < odd / even < 2.3
+    # 16 heads of SigLIP's 729 tokens, on the 1,458 tiles that have rows.
+    assert movement.turn_cycles(8 * 729, 2, odd=True) == pytest.approx(126_283, rel=0.03)
 
 
-def test_calls_of_shared_code_take_memory() -> None:
-    def code(layers: int) -> int:
-        half = TensorProto.FLOAT16
-        nodes: list[onnx.NodeProto] = []
-        values: list[onnx.TensorProto] = []
-        x = "x"
-        for layer in range(layers):
-            weight = helper.make_tensor(f"w{layer}", half, [64, 64], [0] * 4096)
-            values.append(weight)
-            nodes.append(helper.make_node("MatMul", [x, f"w{layer}"], [f"y{layer}"]))
-            x = f"y{layer}"
-        graph = helper.make_graph(
-            nodes,
-            "layers",
-            [helper.make_tensor_value_info("x", half, [8, 64])],
-            [helper.make_tensor_value_info(x, half, [8, 64])],
-            values,
-        )
-        opsets = [helper.make_opsetid("", 20)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-        busiest = popc.estimate(model).memory[0].busiest
-        return busiest.control_code
+def _chain(*names: str) -> CostReport:
+    half = TensorProto.FLOAT16
+    nodes = [helper.make_node(name, [f"v{i}"], [f"v{i + 1}"]) for i, name in enumerate(names)]
+    value = helper.make_tensor_value_info
+    ends = [value("v0", half, [64, 640])], [value(f"v{len(names)}", half, [64, 640])]
+    graph = helper.make_graph(nodes, "chain", *ends)
+    opsets = [helper.make_opsetid("", 20)]
+    return popc.estimate(helper.make_model(graph, opset_imports=opsets, ir_version=10))
 
-    assert code(12) - code(6) == 6 * 16
+
+def test_chains_are_fused_on_the_host_and_run_op_by_op_on_the_device() -> None:
+    names = ("Tanh", "Sqrt", "Sigmoid")
+    chain = _chain(*names)
+    ops = [op for op in chain.ops if op.op_type == "FusedElementwise"]
+    assert [phase.name for op in ops for phase in op.phases] == [name.lower() for name in names]
+    assert ops[0].cycles.launch == 3 * chain.target.tile.vertex_launch_cycles

@@ -10,17 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc.cost.planner import (
+    PLACED,
+    ROWS,
+    TURNED,
     ConvProblem,
     GatherProblem,
+    OperandLayout,
     Plan,
     Planner,
     matmul_problem,
     plan_gather,
     plan_scatter,
 )
-from popc.cost.planner.candidates import candidates_for, split_counts
+from popc.cost.planner.candidates import Candidates, candidates_for, split_counts
 from popc.cost.planner.evaluate import evaluate, shares_of
-from popc.cost.planner.methods import VertexKind, methods_for
+from popc.cost.planner.methods import Method, VertexKind, methods_for
 from popc.target import configure_target, find_target
 
 _TARGET = find_target("ipu2")
@@ -271,8 +275,60 @@ def test_weight_gradients_become_products() -> None:
     """The batch is the input channels: with a large kernel in them, units are busy."""
     problem = ConvProblem(
         *("half", "float", "half"), 1, 64, (3, 3), 32, 64, (56, 56), inputs=(58, 58),
-        copies_inputs=True, copies_weights=True,
+        inputs_lie=ROWS, weights_lie=ROWS,
     )  # fmt: skip
     plan = Planner(_TARGET).plan(problem, 0.6)
     assert plan.expanded == 56 * 56
     _check_cover(problem, plan)
+
+
+def _transform(problem: ConvProblem, method: Method) -> tuple[int, int]:
+    """Cycles of the copies before the vertices on one tile, and of those that poplin expects."""
+    costs = evaluate(problem, method, Candidates(1, 1, 1, 1, 1, 1, 1), _TARGET)
+    (step,) = [step for step in costs.steps if step.name == "transform"]
+    assert step.expected is not None
+    return int(step.compute), int(step.expected)
+
+
+@pytest.mark.parametrize(
+    ("lie", "depth", "cycles"),
+    [
+        (PLACED, 64, 0),
+        (OperandLayout(16, 16), 64, 0),  # in blocks of those that vertices take
+        (OperandLayout(8, 8), 64, 587 + 2 * 32 * 64 * 0.4404),
+        (OperandLayout(16, 16), 72, 587 + 2 * 32 * 80 * 0.4404),  # a block is filled up
+        (ROWS, 64, 587 + 2 * 32 * 64 * 0.4404),
+        (ROWS, 66, 587 + 2 * 32 * 80 * 3.125),
+        (ROWS, 65, 587 + 2 * 32 * 80 * 5.1484),
+        (TURNED, 64, 587 + 2 * 32 * 64 * 5.1484),
+    ],
+)
+def test_operands_are_copied_into_blocks(lie: OperandLayout, depth: int, cycles: float) -> None:
+    problem = matmul_problem(("half", "float", "half"), 1, 32, depth, 64, inputs_lie=lie)
+    compute, _ = _transform(problem, Method(VertexKind.AMP, 16, 16, units=8))
+    assert compute == pytest.approx(cycles, abs=1)
+
+
+def test_poplin_expects_copies_of_all_where_operands_change_places() -> None:
+    problem = matmul_problem(("half", "float", "half"), 1, 32, 64, 64)
+    method = Method(VertexKind.AMP, 16, 16, units=8)
+    assert _transform(problem, method) == (0, 0)
+    # 2,048 and 4,096 halves of operands and 2,048 of results, 0.5 + 1.25 cycles for each.
+    assert _transform(problem.with_operands_swapped(), method) == (0, 8192 * 1.75)
+
+
+@pytest.mark.parametrize(
+    ("inputs_type", "block", "cycles"), [("half", 16, 0), ("float", 16, 0.4404 * 4 * 64 * 64)]
+)
+def test_units_take_fewer_channels_of_floats_than_they_make(
+    inputs_type: str, block: int, cycles: float
+) -> None:
+    """What a convolution of floats leaves in blocks of 16 channels the next takes in eights."""
+    types = (inputs_type, "float", inputs_type)
+    lie = OperandLayout(block, block)
+    problem = ConvProblem(*types, 1, 1, (8, 8), 64, 64, inputs=(8, 8), inputs_lie=lie)
+    method = methods_for(problem, _TARGET.conv)[-1 if inputs_type == "half" else 0]
+    assert method.out_group == 16
+    compute, expected = _transform(problem, method)
+    assert compute == pytest.approx(cycles + 587 if cycles else 0, abs=1)
+    assert (expected > 0) == (cycles > 0)

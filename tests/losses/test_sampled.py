@@ -27,26 +27,42 @@ _LABELS = _RNG.integers(0, _CLASSES, _N).astype(np.int32)
 _SAMPLES = np.array([0, 1, 1, 7, int(_LABELS[0]), 19, 3, 2], np.int32)
 
 
-def _expected(kind: str, x: Array, w: Array, b: Array, labels: Array, samples: Array) -> Array:
-    """``nn_impl`` of TensorFlow, with one true class and a sampler with replacement."""
+def _share(ids: Array, classes: int) -> Array:
+    return np.asarray(np.log((ids + 2.0) / (ids + 1.0)) / np.log(classes + 1.0))
+
+
+def _expected(
+    kind: str,
+    x: Array,
+    w: Array,
+    b: Array,
+    labels: Array,
+    samples: Array,
+    tries: float | None = None,
+) -> Array:
+    """``nn_impl`` of TensorFlow; with the number of tries of a sampler without replacement."""
     x, w, b = (array.astype(np.float64) for array in (x, w, b))
 
     def log_count(ids: Array) -> Array:
-        share = np.log((ids + 2.0) / (ids + 1.0)) / np.log(len(w) + 1.0)
-        return np.asarray(np.log(share * len(samples)))
+        share = _share(ids, len(w))
+        if tries in (None, len(samples)):
+            return np.asarray(np.log(share * len(samples)))
+        return np.asarray(np.log(-np.expm1(tries * np.log1p(-share))))
 
-    true = (x * w[labels]).sum(axis=1) + b[labels] - log_count(labels)
+    labels = labels.reshape(len(x), -1)
+    true = np.einsum("nd,ntd->nt", x, w[labels]) + b[labels] - log_count(labels)
     sampled = x @ w[samples].T + b[samples] - log_count(samples)
+    if kind == "sampled_softmax":
+        sampled[(labels[:, :, None] == samples).any(axis=1)] = -np.inf
+    scores = np.concatenate([true, sampled], axis=1)
+    wanted = np.zeros_like(scores)
+    wanted[:, : labels.shape[1]] = 1 / labels.shape[1]
     if kind == "nce":
-        scores = np.concatenate([true[:, None], sampled], axis=1)
-        wanted = np.zeros_like(scores)
-        wanted[:, 0] = 1
         losses = np.maximum(scores, 0) - scores * wanted + np.log1p(np.exp(-np.abs(scores)))
         return np.asarray(losses.sum(axis=1))
-    sampled[labels[:, None] == samples[None]] = -np.inf
-    scores = np.concatenate([true[:, None], sampled], axis=1)
     top = scores.max(axis=1)
-    return np.asarray(np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top - true)
+    whole = np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top
+    return np.asarray(whole - (true / labels.shape[1]).sum(axis=1))
 
 
 def _graph(dtype: DType = DType.FLOAT32) -> Graph:
@@ -76,6 +92,64 @@ def test_losses(kind: str, reduction: str) -> None:
     expected = _expected(kind, _X, _W, _B, _LABELS, _SAMPLES)
     wanted = {"none": expected, "mean": expected.mean(), "sum": expected.sum()}[reduction]
     np.testing.assert_allclose(found, wanted, rtol=2e-5)
+
+
+@_KIND
+def test_several_right_classes(kind: str) -> None:
+    labels = np.stack([_LABELS, (_LABELS + 7) % _CLASSES, _LABELS], axis=1)
+    graph = _graph()
+    spec = _spec(kind, num_true=3)
+    graph.add_output("loss", add_loss(graph, spec, graph.tensors.__getitem__))
+    (found,) = run_graph(graph, {"x": _X, "w": _W, "b": _B, "t": labels, "s": _SAMPLES})
+    expected = _expected(kind, _X, _W, _B, labels, _SAMPLES)
+    np.testing.assert_allclose(found, expected, rtol=2e-5)
+
+
+def _sampled(graph: Graph, spec: LossSpec) -> None:
+    """Let the drawn classes, and the number of tries, be outputs beside the loss."""
+    graph.add_output("loss", add_loss(graph, spec, graph.tensors.__getitem__))
+    (equal,) = {op for op in graph.ops if op.op_type == "Equal" and op.operand(0).type.rank == 2}
+    graph.add_output("samples", equal.operand(1))
+    (tries,) = {op.operand(0) for op in graph.ops if op.op_type == "Equal"} - {equal.operand(0)}
+    graph.add_output("tries", tries)
+
+
+@_KIND
+@pytest.mark.parametrize("size", [8, _CLASSES])
+def test_no_class_is_drawn_twice(kind: str, size: int) -> None:
+    graph = _graph()
+    spec = _spec(kind, samples="", unique=True, num_sampled=size)
+    _sampled(graph, spec)
+    loss, samples, tries = run_graph(graph, {"x": _X, "w": _W, "b": _B, "t": _LABELS})
+    assert len(set(samples.tolist())) == size
+    assert tries >= size
+    assert tries == int(tries)
+    expected = _expected(kind, _X, _W, _B, _LABELS, samples, float(tries))
+    np.testing.assert_allclose(loss, expected, rtol=1e-4)
+
+
+def _drawn_one_by_one(rng: np.random.Generator, classes: int, size: int) -> tuple[int, int]:
+    """How many of the fifty most frequent classes are among ``size`` different ones, and tries."""
+    share = _share(np.arange(classes), classes)
+    order = rng.choice(classes, 10 * size, p=share / share.sum())
+    first = np.sort(np.unique(order, return_index=True)[1])[:size]
+    return int((order[first] < 50).sum()), int(first[-1]) + 1
+
+
+def test_different_classes_come_as_by_throwing_away_what_is_there() -> None:
+    """Within five deviations of drawing one by one."""
+    classes, size = 2000, 400
+    graph = Graph("g")
+    for name, shape in (("x", (1, 2)), ("w", (classes, 2))):
+        graph.add_input(name, TensorType(DType.FLOAT32, shape))
+    spec = LossSpec("nce", "x", "t", weights="w", num_sampled=size, unique=True)
+    _sampled(graph, spec)
+    x, w = np.zeros((1, 2), np.float32), np.zeros((classes, 2), np.float32)
+    _, samples, tries = run_graph(graph, {"x": x, "w": w, "t": np.zeros(1, np.int32)})
+    rng = np.random.default_rng(0)
+    theirs = np.array([_drawn_one_by_one(rng, classes, size) for _ in range(100)])
+    ours = np.array([(samples < 50).sum(), tries])
+    assert (np.abs(ours - theirs.mean(axis=0)) < 5 * theirs.std(axis=0)).all(), (ours, theirs)
 
 
 @_KIND
@@ -182,6 +256,7 @@ def test_training_learns_the_classes(kind: str) -> None:
         ({"weights": ""}, "loss.weights is missing: nce needs those of the last layer"),
         ({"num_sampled": None}, "loss.num_sampled is missing"),
         ({"axis": 1}, "loss.axis does not apply to nce"),
+        ({"unique": True, "samples": "s"}, "loss.unique is about classes that are drawn"),
     ],
 )
 def test_settings_that_are_wrong(more: dict[str, Any], message: str) -> None:
@@ -198,15 +273,13 @@ def test_settings_that_are_wrong(more: dict[str, Any], message: str) -> None:
         ({"weights": "b"}, r"the weights 'b' are float32\[20\], but must be \[classes, 4\]"),
         ({"biases": "x"}, r"the biases 'x' are float32\[6,4\], but must be \[20\]"),
         ({"input": "b", "weights": "w"}, r"must be \[samples, dim\]"),
+        ({"unique": True, "num_sampled": 21}, "21 classes of which none is drawn twice"),
     ],
 )
-def test_tensors_that_do_not_fit(settings: dict[str, str], message: str) -> None:
+def test_tensors_that_do_not_fit(settings: dict[str, Any], message: str) -> None:
     graph = _graph()
-    spec = LossSpec(
-        "nce",
-        **{"input": "x", "label": "t", "weights": "w", **settings},  # type: ignore[arg-type]
-        num_sampled=3,
-    )
+    given = {"input": "x", "label": "t", "weights": "w", "num_sampled": 3, **settings}
+    spec = LossSpec("nce", **given)
     with pytest.raises(ModelError, match=message):
         add_loss(graph, spec, graph.tensors.__getitem__)
 

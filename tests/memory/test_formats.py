@@ -138,3 +138,18 @@ def test_readers_of_parts_count(reader: str, *, last: bool) -> None:
     plan, _ = _plan(small)
     strides = [plan.placements[image].strides or (0, 0) for image in images]
     assert [steps[1] == 4 for steps in strides] == [last] * len(images)
+
+
+@pytest.mark.parametrize(
+    ("few", "dilation", "is_last"), [(4, 1, True), (8, 1, True), (2, 1, False), (4, 2, False)]
+)
+def test_groups_of_few_channels(few: int, dilation: int, *, is_last: bool) -> None:
+    """Those that the runtime computes row by row read and write rows of channels."""
+    small = SmallGraph()
+    x = _conv(small, small.input(1, 3, 9, 9), 32)
+    w = small.constant(np.ones((32, few, 3, 3), np.float32))
+    window = {"strides": (1, 1), "dilations": (dilation,) * 2, "pads": (dilation,) * 4}
+    y = small("Conv", x, w, group=32 // few, **window)
+    small.output(_conv(small, y, 8))
+    plan, _ = _plan(small)
+    assert [plan.placements[image].strides is not None for image in (x, y)] == [is_last] * 2

@@ -16,7 +16,7 @@ from tests.support.random_graphs import first_state, graphs, interpret, random_f
 @pytest.mark.parametrize(
     "algorithm", [Algorithm.CHOOSE_BEST, Algorithm.SHORTEST_PATH, Algorithm.KAHN]
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(graph=graphs())
 def test_plans_are_legal_and_compute_the_right_values(
     algorithm: Algorithm, graph: Graph, *, inplace: bool

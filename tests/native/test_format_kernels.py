@@ -217,10 +217,31 @@ def test_channel_by_channel(channels: int, taps: int, stride: int) -> None:
     assert used == {"DepthwiseLast_f32"}
 
 
+@pytest.mark.parametrize(("groups", "few"), [(4, 4), (9, 4), (2, 8), (5, 8)])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("form", ["first", "last", "slice of last"])
+def test_groups_of_few_channels(groups: int, few: int, stride: int, form: str) -> None:
+    channels, size = groups * few, 13 // stride + 13 % stride
+    shape = (2, channels, size, size)
+    inputs = [_numbers(2, channels, 13, 13), _numbers(channels, few, 3, 3, seed=1)]
+    inputs += [_numbers(channels, seed=2), _numbers(*shape, seed=3)]
+    attributes = {
+        "strides": (stride, stride),
+        "dilations": (1, 1),
+        "pads": (1, 1, 1, 1),
+        "group": groups,
+        "activation": "Relu",
+    }
+    used = _check("Conv", inputs, (form, "last", "slice of last"), shape, attributes)
+    assert used == {"DepthwiseLast_f32"}
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_rows_of_channels(data: st.DataObject) -> None:
-    channels, taps = data.draw(st.integers(1, 70)), (data.draw(st.integers(1, 7)), 3)
+    few = data.draw(st.sampled_from([1, 1, 4, 8]), label="channels of a group")
+    groups, taps = data.draw(st.integers(1, 70 // few)), (data.draw(st.integers(1, 7)), 3)
+    channels = groups * few
     if data.draw(st.booleans()):
         taps = (taps[0], 5)
     strides = (data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2)))
@@ -239,10 +260,10 @@ def test_rows_of_channels(data: st.DataObject) -> None:
             for i in (0, 1)
         ),
     )
-    inputs: list[Any] = [_numbers(2, channels, *sizes), _numbers(channels, 1, *taps, seed=1)]
+    inputs: list[Any] = [_numbers(2, channels, *sizes), _numbers(channels, few, *taps, seed=1)]
     inputs += [_numbers(channels, seed=2) if data.draw(st.booleans()) else None]
     inputs += [_numbers(*shape, seed=3) if data.draw(st.booleans()) else None]
-    attributes = {"strides": strides, "dilations": dilations, "pads": pads, "group": channels}
+    attributes = {"strides": strides, "dilations": dilations, "pads": pads, "group": groups}
     attributes["activation"] = data.draw(st.sampled_from(["", "Relu", "HardSwish"]))
     formats = data.draw(st.tuples(*(st.sampled_from(FORMATS),) * 3))
     _check("Conv", inputs, formats, shape, attributes)

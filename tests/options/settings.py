@@ -148,6 +148,10 @@ def _placement() -> list[Setting]:
             },
         ),
         _one("ipu_selection_order", "snake"),
+        Setting(
+            "copies wait",
+            {"num_ipus": 2, "virtual_graph_mode": "auto", "merge_ipu_copies_bytes": 1000},
+        ),
     ]
 
 
@@ -159,6 +163,13 @@ def _memory() -> list[Setting]:
         *(
             _one(f"{kind}_tensor_location", _SHARDED, only="train", needs=_REPLICAS, tolerance=1e-4)
             for kind in kinds[:2]
+        ),
+        _one(
+            "accumulator_tensor_location",
+            _SHARDED,
+            only="train",
+            needs={**_REPLICAS, **_ACCUMULATE},
+            tolerance=1e-4,
         ),
         Setting(
             "sharded off chip",
@@ -180,6 +191,11 @@ def _memory() -> list[Setting]:
         _one("enable_inplace_ambiguity_checking", value=True),
         _one("fold_limit_bytes", 0),
     ]
+
+
+def _rows() -> list[Setting]:
+    rows = {"accumulate_lookup_rows": True}
+    return [Setting("rows of lookups", rows, _ACCUMULATE, "train", 1e-4)]
 
 
 def _batches() -> list[Setting]:
@@ -250,6 +266,7 @@ def _rewrites() -> list[Setting]:
                                   "merge_var_update_mem_threshold": 1000}, only="train"),
         _one("decompose_grad_sum", value=True, only="train", tolerance=1e-4),
         _one("disabled_passes", ["common_subexpressions"]),
+        _one("enable_fast_math", value=True, tolerance=1e-4),
     ]  # fmt: skip
 
 
@@ -272,6 +289,7 @@ def _transfers() -> list[Setting]:
             for word in ("overlap_inner_loop", "overlap_loops")
         ),
         Setting("io tiles", _IO),
+        Setting("full io tiles", {**_IO, "io_tile_memory_proportion": 1e-6}),
         _one("group_host_sync", value=True),
         _one("default_buffering_depth", 2),
         _one("enable_prefetch_datastreams", value=False),
@@ -311,6 +329,7 @@ SETTINGS: Final = (
     *_shapes(),
     *_placement(),
     *_memory(),
+    *_rows(),
     *_batches(),
     *_rewrites(),
     *_orders(),

@@ -132,10 +132,10 @@ def test_what_is_wrong_is_said_in_the_words_of_the_system(
 
 def test_a_conflict_names_the_settings_that_options_follow_from() -> None:
     with pytest.raises(OptionError) as caught:
-        _resolved({"layers_per_ipu": [1, 1], "matmul_proportion": [0.1]}, trains=True)
+        _resolved({"layers_per_ipu": [1, 1], "matmul_proportion": [0.1] * 3}, trains=True)
     assert caught.value.details == (
         (
-            "available_memory_per_ipu has 1 numbers, but num_ipus is 2: give one number for each "
+            "available_memory_per_ipu has 3 numbers, but num_ipus is 2: give one number for each "
             "chip (num_ipus follows from layers_per_ipu; available_memory_per_ipu follows from "
             "matmul_proportion)"
         ),
@@ -145,6 +145,7 @@ def test_a_conflict_names_the_settings_that_options_follow_from() -> None:
 
 # -- translation -----------------------------------------------------------------------------------
 
+_WORD_TABLES = ["*word_embeddings*", "*embed_tokens*", "*wte*", "*shared*"]
 _OPTIMUM = {
     "optimum_version": "1.0.0",
     "seed": 42,
@@ -198,9 +199,7 @@ def test_optimum_in_training() -> None:
         "accumulate_outer_fragment_schedule": "overlap_memory_optimized",
         "accumulation_and_replication_reduction_type": "mean",
         "accumulation_factor": 16,
-        "annotate": (
-            'nodes = "*word_embeddings*", op_type = "Gather", serialize_lookup_factor = 4',
-        ),
+        "annotate": (f"nodes = {json.dumps(_WORD_TABLES)}, serialize_lookup_factor = 4",),
         "auto_recomputation": "pipeline",
         "available_memory_per_ipu": (0.1, 0.3),
         "default_anchor": "final",

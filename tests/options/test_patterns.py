@@ -19,6 +19,7 @@ from popc.study.effects import explain_options
 from popc.transforms import excludable_passes, optional_passes
 from popc.transforms.patterns import chosen_rules, is_on
 from popc.transforms.rules import RULES
+from popc.transforms.rules.fast_math import FAST_MATH
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Array
 from tests.support.compiling import planned_model
@@ -77,7 +78,11 @@ def test_levels() -> None:
         for level in ("no_patterns", "minimal", "default", "all")
     ]
     assert counts == sorted(set(counts))
-    assert (counts[0], counts[-1]) == (0, len(RULES))
+    of_levels = [rule for rule in RULES if rule.level != FAST_MATH]
+    assert (counts[0], counts[-1]) == (0, len(of_levels))
+    fast = chosen_rules(make_options({"patterns": "all", "enable_fast_math": True}), late=True)
+    assert fast == RULES
+    assert chosen_rules(make_options({"patterns": "all"}), late=True) == tuple(of_levels)
 
 
 @pytest.mark.parametrize("name", ["join_transposes", "TransposeToIdentityOrReshapePattern"])

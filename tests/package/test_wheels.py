@@ -1,4 +1,8 @@
-"""All wheels, built and installed as a user would, away from the checkout."""
+"""All wheels, built and installed as a user would, away from the checkout.
+
+To compile the kernels once more takes minutes where no compiler's cache helps: the wheels of most
+tests are those for any platform, and the slow ones build and run those for this machine.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +36,20 @@ np.save("y.npy", model.run(x=np.load("x.npy"))["y"])
 pytestmark = [pytest.mark.network, pytest.mark.xdist_group("wheels")]
 
 
-def _call(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def _call(*command: str | Path, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
     # No PYTHONPATH: what is not installed must not be found.
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")} | more
     return subprocess.run(
         list(map(str, command)),
         cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=1800,
     )  # fmt: skip
 
 
-def _pip(*arguments: str | Path, cwd: Path, python: Path | None = None) -> str:
-    """The output of pip (this environment's, working on that of ``python``)."""
+def _pip(*arguments: str | Path, cwd: Path, python: Path | None = None, native: str = "") -> str:
+    """The output of pip (this environment's, working on that of ``python``).
+
+    ``native``: "none" makes wheels without kernels.
+    """
     where: list[str | Path] = ["--python", python] if python else []
     command: list[str | Path] = [
         sys.executable,
@@ -52,24 +59,36 @@ def _pip(*arguments: str | Path, cwd: Path, python: Path | None = None) -> str:
         *where,
         *arguments,
     ]
-    done = _call(*command, cwd=cwd)
+    done = _call(*command, cwd=cwd, POPC_NATIVE=native)
     if done.returncode and any(sign in done.stderr for sign in _OFFLINE):
         pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-200:]}")
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The wheels by distribution, built from a copy of the sources."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
+def _built(source: Path, target: Path, native: str = "") -> dict[str, Path]:
+    """The wheels by distribution, built from a copy of the sources in the folder ``source``."""
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(_ROOT / name, source)
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
     for name in ("facade", "popc", "runtime"):
         shutil.copytree(_ROOT / name, source / name, ignore=ignored)
-    _pip("wheel", "--quiet", "--no-deps", "-w", target, "./runtime", "./facade", ".", cwd=source)
+    packages = ("./runtime", "./facade", ".")
+    _pip("wheel", "--quiet", "--no-deps", "-w", target, *packages, cwd=source, native=native)
     return {path.name.split("-")[0]: path for path in target.glob("*.whl")}
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheels for any platform, which compute with numpy."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
+    return _built(source, target, native="none")
+
+
+@pytest.fixture(scope="module")
+def native_wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheels for this machine."""
+    return _built(tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels"))
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +140,7 @@ def test_popc_popart_installs_the_names_of_popart(wheels: dict[str, Path]) -> No
 
 def test_install_and_run(wheels: dict[str, Path], python: Path, folder: Path) -> None:
     """First the runtime alone, then the compiler beside it."""
+    assert all(path.name.endswith("-py3-none-any.whl") for path in wheels.values())
     _pip("install", "--quiet", wheels["popc_runtime"], cwd=folder, python=python)
     listed = json.loads(_pip("list", "--format", "json", cwd=folder, python=python))
     names = {item["name"].lower().replace("_", "-") for item in listed}
@@ -146,12 +166,12 @@ def test_install_and_run(wheels: dict[str, Path], python: Path, folder: Path) ->
 
 @pytest.mark.slow
 def test_install_from_an_index_without_a_compiler(
-    wheels: dict[str, Path], folder: Path, tmp_path: Path
+    native_wheels: dict[str, Path], folder: Path, tmp_path: Path
 ) -> None:
     """Everything that the packages need lies in the index too, which is the only one."""
     needed = ("numpy", "msgpack", "zstandard", "onnx", "click")
     _pip("download", "--quiet", "--only-binary", ":all:", "-d", tmp_path, *needed, cwd=folder)
-    for wheel in wheels.values():
+    for wheel in native_wheels.values():
         shutil.copy(wheel, tmp_path)
     index = write_index(tmp_path).as_uri()
     venv.create(tmp_path / "user", with_pip=False)

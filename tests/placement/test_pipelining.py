@@ -180,7 +180,7 @@ def test_what_is_stashed() -> None:
     assert interleaved["cycles to fill"] == 3
     assert sequential["cycles to fill"] == sequential["bytes stashed"] == 0
     assert interleaved["bytes stashed"] < 0.7 * grouped["bytes stashed"]
-    assert again["bytes stashed"] < 0.2 * grouped["bytes stashed"]
+    assert again["bytes stashed"] < 0.4 * grouped["bytes stashed"]
 
 
 def test_stashes_have_popart_s_size() -> None:

@@ -22,7 +22,7 @@ _MANUAL: dict[str, Any] = {"virtual_graph_mode": "manual", "num_ipus": 4}
 _PIPELINED: dict[str, Any] = {**_MANUAL, "enable_pipelining": True}
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     chips=st.lists(st.integers(0, 3), min_size=2, max_size=5),
     skips=st.booleans(),
@@ -43,7 +43,7 @@ def test_any_placement_gives_the_same_results(
             np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     moves=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2)), min_size=2, max_size=4),
     more=st.integers(0, 3),

@@ -170,6 +170,90 @@ def test_ops_that_share_their_code_are_called() -> None:
     ]
 
 
+def _calls_of_graphs(builder: popart.Builder, x: str, w: str) -> str:
+    """A graph that calls another and one with a loop, called twice; the other one once more."""
+    info = popart.TensorInfo("FLOAT", [2, 2])
+
+    def graph(name: str, inputs: int) -> tuple[popart.Builder, list[str]]:
+        inner = builder.createSubgraphBuilder()
+        inner.setGraphName(name)
+        return inner, [inner.addInputTensor(info) for _ in range(inputs)]
+
+    scaled, (a,) = graph("scaled", 1)
+    scaled.addOutputTensor(scaled.aiGraphcore.scale([scaled.aiOnnx.tanh([a])], 2.0))
+    body = builder.createSubgraphBuilder()
+    body.setGraphName("body")
+    body.addInputTensor(popart.TensorInfo("INT64", []))
+    kept = body.addInputTensor(popart.TensorInfo("BOOL", []))
+    state = body.addInputTensor(info)
+    for result in (kept, body.aiGraphcore.call([state], 1, scaled, "in loop")[0]):
+        body.addOutputTensor(result)
+    outer, (a, b) = graph("outer", 2)
+    trips, goes_on = map(outer.aiOnnx.constant, (np.array(2, np.int64), np.ones((), bool)))
+    (c,) = outer.aiOnnx.loop([trips, goes_on, a], 1, body)
+    outer.addOutputTensor(outer.aiOnnx.dropout([outer.aiOnnx.matmul([c, b])], 1, 0.0)[0])
+    y: str = builder.aiGraphcore.call([x, w], 1, outer, "first")[0]
+    y = builder.aiGraphcore.call([builder.aiOnnx.exp([y])], 1, scaled, "second")[0]
+    last: str = builder.aiGraphcore.call([y, w], 1, outer, "third")[0]
+    return last
+
+
+@pytest.mark.parametrize("outlines", [True, False])
+def test_calls_are_shown_as_the_model_has_them(*, outlines: bool) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 2])
+    weights = np.array([[1, 2], [-1, 0.5]], np.float32)
+    w = builder.addInitializedInputTensor(weights)
+    y = _calls_of_graphs(builder, x, w)
+    options = popart.SessionOptions()
+    options.enableOutlining = outlines
+    session = popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [y]),
+        popart.DeviceManager().createCpuDevice(),
+        userOptions=options,
+    )
+    shown = json.loads(session._serializeIr())
+    calls = {
+        graph: {op["name"]: op["attributes"]["callee"] for op in ops if op["type"] == "Call"}
+        for graph, ops in shown.items()
+    }
+    assert calls["maingraph"] == {"first": "outer", "second": "scaled", "third": "outer"}
+    assert calls["body"] == {"in loop": "scaled"}
+    assert [op["type"] for op in shown["scaled"]] == ["Tanh", "Mul"]
+    assert {op["attributes"].get("callee") for op in shown["outer"]} >= {"body"}
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    given = np.array([[1, -2], [0.5, 0]], np.float32)
+    session.run(popart.PyStepIO({x: given}, anchors))
+    expected = given
+    expected = 2 * np.tanh(np.exp(2 * np.tanh(2 * np.tanh(expected)) @ weights))
+    expected = 2 * np.tanh(2 * np.tanh(expected)) @ weights
+    np.testing.assert_allclose(anchors[y], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_gradients_of_calls_are_calls() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 2])
+    w = builder.addInitializedInputTensor(np.ones((2, 2), np.float32))
+    loss = builder.aiGraphcore.l1loss([_calls_of_graphs(builder, x, w)], 1.0)
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [loss]),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createCpuDevice(),
+    )
+    shown = json.loads(session._serializeIr())
+    called = [op["attributes"]["callee"] for op in shown["maingraph"] if op["type"] == "Call"]
+    forward = ["outer", "scaled", "outer"]
+    assert [name.split("_")[0] for name in called] == forward + forward[::-1]
+    assert ["_bwd" in name for name in called] == [False] * 3 + [True] * 3
+    assert set(called) < set(shown)
+    assert {"body", "body(1)"} < set(shown)
+
+
 def test_what_is_returned_under_another_name() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])

@@ -167,6 +167,27 @@ def test_what_differs() -> None:
     assert {name for name, tensor in equal.items() if tensor in found} == set()
 
 
+@pytest.mark.parametrize(
+    ("given", "others", "stride", "is_equal"),
+    [("s", 2, 2, True), ("s", 2, 1, False), ("s", 1, 2, False), ("x", 2, 2, False)],
+)
+def test_parts_that_groups_gather(given: str, others: int, stride: int, *, is_equal: bool) -> None:
+    """Equal if all groups hold parts of the same, divided in one way, and gather them."""
+    graph = Graph("main")
+    x, shared = (graph.add_input(name, TensorType(DType.FLOAT32, (4,))) for name in ("x", "s"))
+
+    def part(tensor: Any, stride: int) -> Any:
+        attributes: Any = {"op": "local", "size": 2, "stride": stride}
+        return build(graph, "ReplicatedReduceScatter", [tensor], attributes).output
+
+    parts = [part({"x": x, "s": shared}[given], 2), part(shared, others)]
+    both = build(graph, "Add", parts).output
+    whole = build(graph, "ReplicatedAllGather", [both], {"size": 2, "stride": stride}).output
+    found = find_divergence(graph, 4, [shared]).tensors
+    assert both in found
+    assert (whole in found) is not is_equal
+
+
 def test_states_of_loops_differ_if_any_iteration_makes_them_so() -> None:
     """a takes on b, b takes on c, and c differs: after three iterations, all may."""
     graph, body = Graph("main"), Graph("body")

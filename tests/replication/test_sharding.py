@@ -81,6 +81,69 @@ def test_training_stays_the_same(optimizer: str, micro: int, replicas: int, tmp_
         np.testing.assert_allclose(found[name], value, rtol=tolerance, atol=tolerance)
 
 
+def _divided(domain: str, *kinds: str) -> dict[str, Any]:
+    table = {**_SHARDED["optimizer_state_tensor_location"], "sharding_domain": domain}
+    return {f"{kind}_tensor_location": table for kind in kinds}
+
+
+@pytest.mark.parametrize("domain", ["consecutive:2", "orthogonal:2"])
+@pytest.mark.parametrize("optimizer", ["sgd2", "adam"])
+def test_groups_that_hold_all_parts(optimizer: str, domain: str, tmp_path: Path) -> None:
+    """Of 12 and of 3 elements, among 4 replicas in groups of 2."""
+    options: dict[str, Any] = {"replicated_graph_count": 4, "accumulation_factor": 2}
+    train = trainable(**_OPTIMIZERS[optimizer])
+    kinds = ("weight", "optimizer_state")
+    plain = training_program(tmp_path, train, **options)
+    sharded = training_program(tmp_path, train, **options, **_divided(domain, *kinds))
+    samples = data(96)
+    np.testing.assert_array_equal(_train(sharded, samples), _train(plain, samples))
+    sharded.state.save_checkpoint(tmp_path / "c.safetensors")
+    sharded.state.reset()
+    sharded.state.load_checkpoint(tmp_path / "c.safetensors")
+    found = sharded.state.read()
+    for name, value in plain.state.read().items():
+        np.testing.assert_array_equal(found[name], value)
+    specs = {spec.name: spec for spec in sharded.manifest.variables}
+    assert (specs["w"].shape, specs["w"].whole) == ((6,), (4, 3))
+    assert specs["w"].rows == ((0, 1, 0, 1) if domain == "consecutive:2" else (0, 0, 1, 1))
+
+
+@pytest.mark.parametrize("domain", ["all", "orthogonal:2"])
+@pytest.mark.parametrize("others", [(), ("weight", "optimizer_state")])
+def test_sums_of_gradients_are_divided(
+    others: tuple[str, ...], domain: str, tmp_path: Path
+) -> None:
+    """Replicas are added up for each micro-batch, so that sums may be rounded otherwise."""
+    options: dict[str, Any] = {"replicated_graph_count": 4, "accumulation_factor": 2}
+    train = trainable(type="adam", clip_norm=[{"max_norm": 0.2}])
+    plain = training_program(tmp_path, train, **options)
+    kinds = _divided(domain, "accumulator", *others)
+    sharded = training_program(tmp_path, train, **options, **kinds)
+    samples = data(96)
+    losses, expected = _train(sharded, samples), _train(plain, samples)
+    np.testing.assert_allclose(losses, expected, rtol=2e-5)
+    found = sharded.state.read()
+    for name, value in plain.state.read().items():
+        np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=2e-5)
+    states = [item.manifest.memory["arena_bytes"] for item in (plain, sharded)]
+    assert states[1] <= states[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight_tensor_location": "sharded,sharding_domain=consecutive:3"}, "groups of 3"),
+        ({"weight_tensor_location": "sharded,sharding_domain=none"}, "would hold a whole"),
+        ({"activation_tensor_location": "sharded"}, "activations of its own"),
+        ({"weight_tensor_location": "sharding_domain=consecutive:2"}, "has no effect without"),
+    ],
+)
+def test_divisions_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        make_options({"replicated_graph_count": 4, **options})
+    assert message in "; ".join(caught.value.details)
+
+
 def test_each_replica_holds_a_part(tmp_path: Path) -> None:
     train = trainable(type="adam")
     options: dict[str, Any] = {"replicated_graph_count": 3, **_SHARDED}

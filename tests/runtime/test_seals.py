@@ -16,7 +16,7 @@ from popc.inputs.feeds import write_feed
 from popc_runtime import SealedFeed
 from popc_runtime.data.streams.seals import read_key
 from popc_runtime.errors import ResourceError, StreamError, UsageError
-from popc_runtime.format import Array
+from popc_runtime.format import Array, StreamDirection
 from tests.support.models import affine, expected_affine
 
 _KEY: Final = bytes(range(32))
@@ -108,3 +108,21 @@ def test_keys_and_seals_that_are_missing(tmp_path: Path) -> None:
     _SAMPLES.tofile(tmp_path / "x.bin")
     with pytest.raises(ResourceError, match="stream 'x': cannot read the seal"):
         _run(SealedFeed(tmp_path / "x.bin", key=_KEY))
+
+
+def test_what_a_session_returns_is_sealed(tmp_path: Path) -> None:
+    """Another program that reads it verifies it, and refuses what was altered."""
+    sealed = SealedFeed(tmp_path / "y.npy", key=_KEY, id=3)
+    program = popc_runtime.load(popc.compile(affine()))
+    with program.session() as session:
+        session.connect("x", _SAMPLES).connect("y", sealed)
+        session.step(5)
+    stream = program.stream("y", StreamDirection.OUTPUT)
+    found = [*sealed.samples(stream)]
+    for sample, x in zip(found, _SAMPLES, strict=True):
+        assert sample == expected_affine(x)
+    data = bytearray(sealed.path.read_bytes())
+    data[-1] ^= 1
+    sealed.path.write_bytes(data)
+    with pytest.raises(StreamError, match=r"stream 'y': sample 4 of .* was altered"):
+        [*sealed.samples(stream)]

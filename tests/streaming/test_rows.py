@@ -94,6 +94,36 @@ def test_training(options: dict[str, Any], engine: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"batches_per_step": 2},
+        {"num_ipus": 2, "virtual_graph_mode": "auto", "enable_pipelining": True},
+    ],
+    ids=["plain", "steps", "pipeline"],
+)
+def test_rows_of_several_micro_batches(options: dict[str, Any]) -> None:
+    """SGD with accumulated gradients, as TensorFlow's HostEmbeddingSGDGAOptimizerSpec."""
+    several = {**options, "accumulation_factor": 3}
+    shape = (4, *((2,) if "batches_per_step" in options else ()), 3, 7)
+    given = np.random.default_rng(2).integers(-9, 9, shape).astype(np.int32)
+    far, ops = _compiled({**several, **_OFF, "accumulate_lookup_rows": True}, _SGD)
+    near, _ = _compiled(several, _SGD)
+    if "num_ipus" not in options:
+        assert ops["RemoteGather"] == ops["RemoteScatterAdd"] == 1
+        assert ops["RemoteLoad"] == ops["RemoteStore"] == ops["GatherGrad"] == 0
+    found, expected = _trained(far, given, "auto"), _trained(near, given, "auto")
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_more_rows_than_the_table_has_are_added_up() -> None:
+    options = {"accumulation_factor": 8, "accumulate_lookup_rows": True}
+    _, ops = _compiled({**options, **_OFF}, _SGD)
+    assert (ops["RemoteScatterAdd"], ops["GatherGrad"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
     ("options", "optimizer", "model"),
     [
         ({}, {**_SGD, "momentum": 0.9}, {}),

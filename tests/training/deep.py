@@ -75,7 +75,7 @@ class _Builder:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
-def deep_mlp(blocks: int = 24, size: int = 32) -> onnx.ModelProto:
+def deep_mlp(blocks: int = 14, size: int = 32) -> onnx.ModelProto:
     """x [128, 32]; each block: x + tanh(x) w + b."""
     b = _Builder()
     x = "x"
@@ -87,7 +87,7 @@ def deep_mlp(blocks: int = 24, size: int = 32) -> onnx.ModelProto:
     return b.model(128, size)
 
 
-def deep_cnn(blocks: int = 10, size: int = 8) -> onnx.ModelProto:
+def deep_cnn(blocks: int = 6, size: int = 8) -> onnx.ModelProto:
     """x [4, 8, 8, 8]; each block: x + Conv(Relu(BatchNormalization(x))) with new statistics."""
     b = _Builder()
     x = "x"
@@ -103,7 +103,7 @@ def deep_cnn(blocks: int = 10, size: int = 8) -> onnx.ModelProto:
     return b.model(4, size, 8, 8)
 
 
-def deep_transformer(blocks: int = 4, size: int = 16, length: int = 8) -> onnx.ModelProto:
+def deep_transformer(blocks: int = 3, size: int = 16, length: int = 8) -> onnx.ModelProto:
     """x [8, 8, 16]; each block: attention of two heads, a hidden layer with Gelu and dropout."""
     b = _Builder()
     apart, together = b.array([0, length, 2, size // 2]), b.array([0, length, size])

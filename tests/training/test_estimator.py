@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import popc
 from popc.trained.estimator import Estimator
+from popc_runtime import Executable
 from popc_runtime.errors import UsageError
+from popc_runtime.format import Array
+from popc_runtime.groups import Group, run_loopback
 
 _RNG = np.random.default_rng(4)
 _DATA = {
@@ -91,16 +97,6 @@ def test_evaluation_prediction_and_export_agree_with_onnxruntime(tmp_path: Path)
     assert found["global_step"] == 10
     few = estimator.evaluate(_DATA, steps=3, accuracy=("scores", "label"))
     assert few["accuracy"] == pytest.approx(hits[:12].mean())
-    own = estimator.evaluate(
-        _DATA,
-        steps=3,
-        metrics={
-            "wrong": lambda outputs, data: (outputs["scores"].argmax(1) != data["label"]).sum()
-        },
-    )
-    assert own["wrong"] == (~hits[:12]).sum()
-    with pytest.raises(UsageError, match="the metric 'all'"):
-        estimator.evaluate(_DATA, metrics={"all": lambda outputs, _data: outputs["scores"]})
     samples = [*estimator.predict({"x": _DATA["x"]}, outputs=["scores"])]
     np.testing.assert_allclose([sample["scores"] for sample in samples], scores, rtol=1e-5)
     runs = [*estimator.predict({"x": _DATA["x"]}, steps=2, single=False)]
@@ -108,6 +104,34 @@ def test_evaluation_prediction_and_export_agree_with_onnxruntime(tmp_path: Path)
     assert len(runs) == 2
     with pytest.raises(UsageError, match="largest"):
         next(estimator.predict({"x": _DATA["x"]}))
+
+
+def test_metrics_of_the_user_come_from_the_same_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimator = _estimator(tmp_path)
+    few = estimator.predict({"x": _DATA["x"][:12]}, outputs=["scores"])
+    scores = np.stack([sample["scores"] for sample in few])
+    program = estimator.executable.program("evaluation")
+    made = Counter[str]()
+    run = program.run
+
+    def counted(_: Executable, batch: dict[str, Array]) -> dict[str, Array]:
+        made["runs"] += 1
+        return run(batch)
+
+    monkeypatch.setattr(type(program), "run", counted)
+    own = estimator.evaluate(
+        _DATA,
+        steps=3,
+        metrics={
+            "wrong": lambda outputs, data: (outputs["scores"].argmax(1) != data["label"]).sum()
+        },
+    )
+    assert own["wrong"] == (scores.argmax(1) != _DATA["label"][:12]).sum()
+    assert made["runs"] == 3
+    with pytest.raises(UsageError, match="the metric 'all'"):
+        estimator.evaluate(_DATA, metrics={"all": lambda outputs, _data: outputs["scores"]})
 
 
 def test_checkpoints_by_number(tmp_path: Path) -> None:
@@ -127,11 +151,76 @@ def test_checkpoints_by_number(tmp_path: Path) -> None:
 def test_checkpoints_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that goes on by a second whenever it is looked at."""
     ticks = iter(range(1000))
-    monkeypatch.setattr("popc.trained.estimator.monotonic", lambda: next(ticks))
+    monkeypatch.setattr("popc.trained.hooks.monotonic", lambda: next(ticks))
     estimator = _estimator(tmp_path, save_every_seconds=3, keep=0)
     estimator.train(_DATA, steps=8)
     names = [int(path.stem[5:]) for path in sorted(tmp_path.glob("step-*"))]
     assert names == [3, 6, 8]
+
+
+def test_some_checkpoints_stay_for_good(tmp_path: Path) -> None:
+    estimator = _estimator(tmp_path, save_every_steps=2, keep=1, keep_every_hours=1e-12)
+    estimator.train(_DATA, steps=6)
+    assert [int(path.stem[5:]) for path in sorted(tmp_path.glob("step-*"))] == [2, 4, 6]
+
+
+def test_a_log_of_steps(tmp_path: Path) -> None:
+    lines: list[str] = []
+    clocked: Any = {"write": lines.append, "clock": partial(next, count(0))}
+    log = popc.StepLog(every_steps=3, at_end=True, tensors=["scores"], **clocked)
+    estimator = _estimator(tmp_path, outputs=["scores"], hooks=[log])
+    estimator.train(_DATA, steps=5)
+    assert [line.partition(":")[0] for line in lines] == ["step 1", "step 4", "step 5"]
+    assert "1.0 steps/s, scores = [[" in lines[0]
+    assert "3.0 steps/s" in lines[1]
+    lines.clear()
+    clocked["clock"] = partial(next, count(0))
+    told: list[int] = []
+    estimator.train(
+        _DATA,
+        steps=8,
+        hooks=[
+            popc.StepLog(every_seconds=3, formatter=lambda values: f"{values['step']}", **clocked),
+            lambda step, _: told.append(step),
+        ],
+    )
+    assert len(told) == 8
+    assert [line for line in lines if "step" not in line] == ["8", "11"]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "says"),
+    [
+        ({}, "when to write"),
+        ({"every_steps": 1, "every_seconds": 1}, "exclude each other"),
+        ({"every_seconds": 0}, "must be positive"),
+        ({"at_end": True, "tensors": ["other"]}, "returns no 'other'"),
+    ],
+)
+def test_mistakes_about_logs(tmp_path: Path, keywords: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        _estimator(tmp_path, hooks=[popc.StepLog(**keywords)]).train(_DATA, steps=1)
+
+
+def test_processes_train_together(tmp_path: Path) -> None:
+    """Two of them do what one with two replicas does; the first one writes."""
+
+    def trained(group: Group | None, folder: str) -> tuple[dict[str, Array], dict[str, float]]:
+        estimator = _estimator(
+            tmp_path / folder,
+            group=group,
+            save_every_seconds=1000,
+            options={"replicated_graph_count": 2},
+        )
+        for _ in range(2):  # the second one goes on from the checkpoint of the first
+            estimator.train(_DATA, steps=3)
+        return estimator.variables(), estimator.evaluate(_DATA, accuracy=("scores", "label"))
+
+    alone, figures = trained(None, "one")
+    for variables, metrics in run_loopback(2, lambda group: trained(group, "two")):
+        assert metrics == pytest.approx(figures)
+        for name, value in variables.items():
+            np.testing.assert_array_equal(value, alone[name])
 
 
 def test_fit_and_warm_start(tmp_path: Path) -> None:

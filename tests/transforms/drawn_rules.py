@@ -230,18 +230,57 @@ def _convolved(d: Drawing) -> Tensor:
     return d("Conv", x, d.input((3, x.type.shape[1], *taps), dtype), pads=own, strides=steps)
 
 
+def _quotient(d: Drawing) -> Tensor:
+    dtype = d.dtype(*FLOATS)
+    x = d.input(d.shape(least=1, smallest=1), dtype)
+    below = d.below(x.type.shape)
+    y = d("Exp", d.input(below, dtype)) if d.flag() else d.scalar(dtype, 3, -0.7, 2, 0.1)
+    return d("Div", x, y)
+
+
+def _two_constants(d: Drawing) -> Tensor:
+    dtype, op_type = d.dtype(*FLOATS), d.of("Add", "Mul")
+    x = d.input(d.shape(), dtype)
+    for _ in range(2):
+        operands = [x, d.scalar(dtype, 3, -0.7, 0.1)]
+        x = d(op_type, *(operands if d.flag() else operands[::-1]))
+    return x
+
+
+def _factored(d: Drawing) -> Tensor:
+    dtype = d.dtype(*FLOATS)
+    shape = d.shape()
+    factor = d.input(d.below(shape), dtype)
+    parts = [(d.input(shape, dtype), factor) for _ in range(2)]
+    products = [d("Mul", *(part if d.flag() else part[::-1])) for part in parts]
+    return d(d.of("Add", "Sub"), *products)
+
+
+def _known(d: Drawing) -> Tensor:
+    dtype = d.dtype(*FLOATS)
+    x = d.input(d.shape(), dtype)
+    if d.flag():
+        return d("Mul", x, d.scalar(dtype, 0, 1))
+    x = d("Exp", x)
+    return d(d.of("Sub", "Div"), x, x)
+
+
 GRAPHS_OF_RULES: Final[Mapping[str, Callable[[Drawing], Tensor]]] = {
     "add_pads": _pads,
+    "common_factors": _factored,
     "drop_detach": lambda d: d("Detach", d.input(d.shape(smallest=1), d.dtype(*FLOATS))),
     "drop_empty_operands": _with_empty,
     "drop_identities": _identity,
     "drop_neutral_elements": lambda d: _binary(d, ("Add", "Sub", "Mul", "Div"), 0, 1, 0, 1, -0.0),
     "expand_casts": _expanded_cast,
     "gathers_of_ranges": _gather,
+    "inverse_factors": _quotient,
     "join_casts": _casts,
     "join_reshapes": _reshapes,
     "join_slices": _sliced,
     "join_transposes": _transposes,
+    "joined_constants": _two_constants,
+    "known_values": _known,
     "negative_ones": lambda d: _binary(d, ("Mul",), -1, -1, -1),
     "pad_windows": _convolved,
     "split_gathers": _large_gather,

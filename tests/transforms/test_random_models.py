@@ -139,7 +139,7 @@ def _run(model: onnx.ModelProto, x: Array, given: dict[str, Any]) -> list[Array]
         return list(popc_runtime.load(path).run({"x": x}).values())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(model=_models())
 def test_passes_keep_the_results(model: onnx.ModelProto) -> None:
     x = np.random.default_rng(0).uniform(-3, 3, _SHAPE).astype(np.float32)

@@ -12,7 +12,7 @@ from popc.frontend import load_model
 from popc.study.verification import compare, run_onnxruntime
 from tests.zoo.light import NAMES, light_model, picture
 
-_LARGE = ("light_vgg19", "light_zfnet512")  # about half a gigabyte of weights each
+_LARGE = ("light_bvlc_alexnet", "light_vgg19", "light_zfnet512")  # hundreds of megabytes each
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from samples.fetch_models import FetchError, catalogue, fetch
 from samples.file_type import labels
 from tests.zoo.inputs import INPUTS, OCR_TEXT
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.xdist_group("trained models")]  # compiled once
 
 _QUANTISED = ("turn",)
 
@@ -48,16 +48,18 @@ def _fetched(name: str) -> Path:
     return path
 
 
-def archive_of(name: str, **options: Any) -> popc.Archive:
-    """A model, compiled; the test is skipped if it cannot be fetched."""
+@cache
+def archive_of(name: str, rewrites: str = "default") -> popc.Archive:
+    """A model, compiled with all checks; the test is skipped if it cannot be fetched."""
     entry = catalogue()[name]
+    options = {"verify_ir": True, **_REWRITES[rewrites]}
     return popc.compile(
-        _fetched(name), shapes=entry["shapes"], bind=entry.get("bind"), options=options or None
+        _fetched(name), shapes=entry["shapes"], bind=entry.get("bind"), options=options
     )
 
 
-def _compiled(name: str, folder: Path, **options: Any) -> popc_runtime.Executable:
-    return popc_runtime.load(archive_of(name, **options).save(folder / f"{name}.popx"))
+def _compiled(name: str, folder: Path, rewrites: str = "default") -> popc_runtime.Executable:
+    return popc_runtime.load(archive_of(name, rewrites).save(folder / f"{name}.popx"))
 
 
 _WITHOUT_NUMPY: Final = """
@@ -107,10 +109,17 @@ _REWRITES: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("rewrites", _REWRITES)
+@pytest.mark.parametrize(
+    "rewrites",
+    [
+        "default",
+        "all",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("no patterns", "minimal")),
+    ],
+)
 @pytest.mark.parametrize("name", sorted(INPUTS))
 def test_agrees_with_onnxruntime(name: str, rewrites: str, tmp_path: Path) -> None:
-    executable = _compiled(name, tmp_path, verify_ir=True, **_REWRITES[rewrites])
+    executable = _compiled(name, tmp_path, rewrites)
     feeds = INPUTS[name]()
     results = executable.run(feeds)
     reference = _reference(name, feeds, list(results))

@@ -14,12 +14,16 @@ __all__ = [
     "random_cycles",
     "rearrange_cycles",
     "smallest_piece",
+    "turn_cycles",
 ]
 
 # Poplin's regression over ten thousand random rearrangements: what a copy takes, and what every
 # 10,000 bytes add, by the size that all of its pieces are multiples of.
 _COPY_START = 587
 _COPY_CYCLES = {8: 4_404, 4: 31_250, 2: 51_484}
+# An element of 16 bits that goes where its neighbours do not: a load and a store, and the 20
+# instructions that popops' multiUpdate takes for merging it with the other half of its word.
+_SUBWORD_CYCLES = 2 + 20
 
 
 def exchange_cycles(bytes_: Count, bytes_per_cycle: Count) -> Count:
@@ -32,9 +36,27 @@ def smallest_piece(row_bytes: int) -> int:
     return next((size for size in (8, 4) if row_bytes % size == 0), 2)
 
 
-def copy_cycles(bytes_: Count, piece: int) -> Count:
-    """Giving ``bytes_`` of a tile another order, in pieces of 8, 4 or 2 bytes, as measured."""
-    return _COPY_START + ceil_div(bytes_ * _COPY_CYCLES[piece], 10_000)
+def copy_cycles(*parts: tuple[Count, int]) -> Count:
+    """Giving data of a tile another order, as measured.
+
+    ``parts``: bytes, and whether they move in pieces of 8, 4 or 2 bytes.
+    """
+    if not parts:
+        return 0
+    moved = (ceil_div(bytes_ * _COPY_CYCLES[piece], 10_000) for bytes_, piece in parts)
+    return _COPY_START + sum(moved)
+
+
+def turn_cycles(elements: Count, element_bytes: int, *, odd: bool) -> Count:
+    """Giving the elements of a tile new neighbours, which workers share evenly.
+
+    Stores are 32 bits wide.  Elements of 16 bits are stored in pairs if both halves of each word
+    are there, but not if rows have an ``odd`` number of them and so begin within words: then every
+    store reads the word first.
+    """
+    if odd and element_bytes < 4:
+        return _COPY_START + WORKERS * ceil_div(elements, WORKERS) * _SUBWORD_CYCLES
+    return copy_cycles((elements * element_bytes, smallest_piece(element_bytes)))
 
 
 def rearrange_cycles(bytes_: Count, *, element_bytes: int, memcpy: int, aligned: bool) -> Count:

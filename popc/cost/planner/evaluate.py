@@ -13,34 +13,16 @@ from popc.cost.formulas.numbers import Count, ceil_div
 from popc.cost.planner.candidates import Candidates
 from popc.cost.planner.methods import Method, VertexKind
 from popc.cost.planner.problem import ConvProblem
+from popc.cost.planner.steps import CandidateStep, Shares
+from popc.cost.planner.transform import copies_inputs, copies_weights, transform
 from popc.target import Conv, Target
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["CandidateStep", "Costs", "Shares", "evaluate", "shares_of"]
+__all__ = ["Costs", "evaluate", "shares_of"]
 
 _BYTES = {"quarter": 1, "half": 2, "float": 4}
 _VECTOR = {"quarter": 8, "half": 4, "float": 2}
 _LEAST_BYTES = 128  # of a tensor on a tile, if it has them
-
-
-@frozen
-class Shares:
-    """The shares of the busiest tile in one serial step: sizes of its part of each dimension.
-
-    Channels and groups are counted in groups of the method.  ``inputs``, ``weights`` and
-    ``partials`` are elements, padding included.
-    """
-
-    groups: Count
-    batch: Count
-    rows: Count
-    columns: Count
-    in_groups: Count
-    out_groups: Count
-    kernel_rows: Count
-    inputs: Count
-    weights: Count
-    partials: Count
 
 
 def shares_of(problem: ConvProblem, method: Method, splits: Candidates) -> Shares:
@@ -81,23 +63,6 @@ def _reach(problem: ConvProblem, axis: int, outputs: Count, taps: Count) -> Coun
 
 
 @frozen
-class CandidateStep:
-    """`popc.cost.planner.plan.PlanStep` for all candidates.
-
-    ``expected``: what poplin's planner takes ``compute`` for when it compares plans, if it is
-    something else.
-    """
-
-    name: str
-    exchange: Count = 0
-    compute: Count = 0
-    exchanges: Count = 0
-    launches: Count = 0
-    sources: Count = 0
-    expected: Count | None = None
-
-
-@frozen
 class Costs:
     """Steps, cycles to compare plans by, and temporary bytes; arrays over candidates."""
 
@@ -115,7 +80,7 @@ def evaluate(problem: ConvProblem, method: Method, splits: Candidates, target: T
     outputs = ceil_div(shares.partials, depth)
     steps = [
         _slice(problem, splits, shares),
-        _transform(problem, splits, shares, target),
+        transform(problem, method, splits, shares, outputs, target),
         _convolve(problem, method, splits, shares, target),
         *_reduce(problem, shares, depth, target),
         _cast(problem, depth, outputs),
@@ -127,8 +92,8 @@ def evaluate(problem: ConvProblem, method: Method, splits: Candidates, target: T
     launch = target.tile.vertex_launch_cycles
     cycles: Count = 0
     for step in steps:
-        cycles = cycles + step.exchange
-        cycles = cycles + (step.compute if step.expected is None else step.expected)
+        own = step.exchange + step.compute if step.expected is None else step.expected
+        cycles = cycles + own
         cycles = cycles + step.exchanges * overhead + step.launches * launch
     temporary = _temporary(problem, method, shares, outputs, depth)
     return Costs(tuple(steps), cycles, temporary, shares, outputs)
@@ -157,28 +122,6 @@ def _slice(problem: ConvProblem, splits: Candidates, shares: Shares) -> Candidat
         elements = elements + ceil_div(shares.inputs, splits.out_channels)
     vector = _VECTOR[problem.inputs_type]
     return CandidateStep("slice", compute=movement.dynamic_slice(elements, 1, vector), launches=1)
-
-
-def _transform(
-    problem: ConvProblem, splits: Candidates, shares: Shares, target: Target
-) -> CandidateStep:
-    """Copies of operands that do not lie as the plan wants them."""
-    size, tiles = problem.element_bytes, splits.tiles
-    bytes_: Count = 0
-    if problem.copies_inputs:
-        part = shares.inputs * splits.in_channels * splits.field * splits.groups
-        bytes_ = bytes_ + ceil_div(part, tiles) * size
-    if problem.copies_weights:
-        part = shares.weights * splits.in_channels * splits.out_channels * splits.groups
-        bytes_ = bytes_ + ceil_div(part, tiles) * size
-    if isinstance(bytes_, int) and bytes_ == 0:
-        return CandidateStep("transform")
-    memcpy = target.tile.memcpy_bytes_per_cycle
-    aligned = problem.in_channels % _VECTOR[problem.inputs_type] == 0
-    hope = movement.rearrange_cycles(bytes_, element_bytes=size, memcpy=memcpy, aligned=aligned)
-    copy = movement.copy_cycles(bytes_, movement.smallest_piece(problem.in_channels * size))
-    payload = movement.exchange_cycles(bytes_, target.exchange.bytes_per_cycle)
-    return CandidateStep("transform", payload, copy, exchanges=1, launches=1, expected=hope)
 
 
 def _convolve(
@@ -356,9 +299,9 @@ def _temporary(
         partials = partials + ceil_div(partials, np.maximum(shares.groups, 1)) + 200
     working = inputs + weights + partials
     transforms: Count = 0
-    if problem.copies_inputs:
+    if copies_inputs(problem, method):
         transforms = 2 * inputs
-    if problem.copies_weights:
+    if copies_weights(problem, method):
         transforms = np.maximum(transforms, 2 * weights)
     reducing = np.where(depth > 1, partials + outputs * depth * partial, 0)
     return np.maximum(np.maximum(working, transforms), reducing)

@@ -83,6 +83,11 @@ class Plan:
     swapped: bool
     expanded: int
 
+    @property
+    def block(self) -> int:
+        """The output channels that lie side by side in the result; after a swap, its rows."""
+        return self.method.out_group * self.method.conv_group
+
     def __str__(self) -> str:
         extra = (" swapped" if self.swapped else "") + (
             f" expanded {self.expanded}" if self.expanded > 1 else ""

@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["ConvProblem", "matmul_problem"]
+__all__ = ["PLACED", "ROWS", "TURNED", "ConvProblem", "OperandLayout", "matmul_problem"]
+
+
+@frozen
+class OperandLayout:
+    """The order of the elements of an operand before a plan's vertices get it.
+
+    Vertices want blocks of as many input channels as they take at once, in the innermost place.
+
+    Attributes:
+        run: Input channels that lie side by side; 0 for all of them, in rows.
+        block: It lies in blocks of so many input channels already; 0 if it does not.
+        placed: It lies as the plan wants it, whatever that is: weights are laid out at load.
+    """
+
+    run: int = 0
+    block: int = 0
+    placed: bool = False
+
+
+PLACED: Final = OperandLayout(placed=True)
+ROWS: Final = OperandLayout()
+TURNED: Final = OperandLayout(run=1)  # other elements lie between those of neighbouring channels
 
 
 @frozen
@@ -19,8 +42,9 @@ class ConvProblem:
     Attributes:
         inputs_type, partials_type, output_type: "quarter", "half" or "float".
         in_channels, out_channels: Of one group.
-        copies_inputs, copies_weights: Operands that do not lie the way that plans want them, and
-            have to be copied first.
+        inputs_lie, weights_lie: The order of the operands' elements; what does not lie the way
+            that a plan wants it has to be copied first.
+        product: Of matrices, not a convolution with a single kernel position.
         swapped: The operands have changed places; for descriptions.
         expanded: The kernel positions that have become input channels; they multiply the input.
     """
@@ -37,8 +61,9 @@ class ConvProblem:
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)
     inputs: tuple[int, int] = (0, 0)
-    copies_inputs: bool = False
-    copies_weights: bool = False
+    inputs_lie: OperandLayout = PLACED
+    weights_lie: OperandLayout = PLACED
+    product: bool = False
     swapped: bool = False
     expanded: int = 1
 
@@ -90,8 +115,8 @@ class ConvProblem:
             field=(1, self.out_channels),
             inputs=(1, self.out_channels),
             out_channels=self.field[1],
-            copies_inputs=self.copies_weights,
-            copies_weights=self.copies_inputs,
+            inputs_lie=self.weights_lie,
+            weights_lie=self.inputs_lie,
             swapped=not self.swapped,
         )
 
@@ -105,7 +130,7 @@ class ConvProblem:
             strides=(1 if rows else self.strides[0], 1),
             dilations=(1 if rows else self.dilations[0], 1),
             inputs=(self.field[0] if rows else self.inputs[0], self.field[1]),
-            copies_inputs=True,
+            inputs_lie=ROWS,
             expanded=self.expanded * taps,
         ).flattened()
 
@@ -117,8 +142,8 @@ def matmul_problem(
     depth: int,
     columns: int,
     *,
-    copies_inputs: bool = False,
-    copies_weights: bool = False,
+    inputs_lie: OperandLayout = PLACED,
+    weights_lie: OperandLayout = PLACED,
 ) -> ConvProblem:
     """``groups`` products [rows, depth] by [depth, columns]; types of inputs, partials, output."""
     return ConvProblem(
@@ -129,6 +154,7 @@ def matmul_problem(
         depth,
         columns,
         inputs=(1, rows),
-        copies_inputs=copies_inputs,
-        copies_weights=copies_weights,
+        inputs_lie=inputs_lie,
+        weights_lie=weights_lie,
+        product=True,
     )

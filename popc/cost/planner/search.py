@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from popc.cost.planner.candidates import Candidates, candidates_for
-from popc.cost.planner.evaluate import CandidateStep, Costs, evaluate
+from popc.cost.planner.evaluate import Costs, evaluate
 from popc.cost.planner.methods import Method, methods_for
 from popc.cost.planner.plan import Plan, PlanStep, Splits
 from popc.cost.planner.problem import ConvProblem
+from popc.cost.planner.steps import CandidateStep
 from popc.target import Target
 
 __all__ = ["Planner"]

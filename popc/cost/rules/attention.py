@@ -6,6 +6,7 @@ from typing import Final
 
 from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import Layout, device_bytes
+from popc.cost.planner import PLACED, ROWS, OperandLayout
 from popc.cost.rules.common import CostRule, softmax_steps, steps
 from popc.cost.work import Work
 
@@ -16,7 +17,9 @@ def _attention(work: Work) -> None:
     q, k, v = (work.input(index) for index in range(3))
     batch, heads, rows, depth = q.shape
     groups, keys = batch * heads, k.shape[2]
-    product = work.matmul(groups, rows, depth, keys, q.dtype)
+    queries, kept, values = (work.op.operand(index) for index in range(3))
+    lie = work.lying(queries, last=True), work.lying(kept, last=True)
+    product = work.matmul(groups, rows, depth, keys, q.dtype, lie=lie)
     scores = groups * rows * keys
     work.held = work.machine.share(scores, q.dtype) * device_bytes(q.dtype)
     work.scaled("add", size=scores)
@@ -28,8 +31,10 @@ def _attention(work: Work) -> None:
         work.bring_rows_together(scores, keys, q.dtype, parts)
     softmax_steps(work, scores, groups * rows)
     # Values come with their channels side by side; as second operand they are wanted by key.
-    plan = work.matmul(groups, rows, keys, v.shape[3], q.dtype, copies=(parts > 1, True))
-    work.layout = Layout(f"{plan}", grouped=True)
+    weights = ROWS if parts > 1 else OperandLayout(product.block, product.block)
+    lie = weights, work.lying(values, last=False)
+    plan = work.matmul(groups, rows, keys, v.shape[3], q.dtype, lie=lie)
+    work.layout = Layout(f"{plan}", 0, plan.block, turned=plan.swapped)
 
 
 def _attention_grad(work: Work) -> None:
@@ -47,9 +52,9 @@ def _attention_grad(work: Work) -> None:
     work.spread(groups * rows, scores, q.dtype)
     work.scaled("add", rows=groups * rows, size=scores)
     work.binary("add", size=scores, dtype=q.dtype)
-    work.matmul(groups, rows, keys, depth, q.dtype, copies=(False, True))
-    work.matmul(groups, keys, rows, depth, q.dtype, copies=(True, True))
-    work.matmul(groups, keys, rows, width, q.dtype, copies=(True, True))
+    work.matmul(groups, rows, keys, depth, q.dtype, lie=(PLACED, ROWS))
+    work.matmul(groups, keys, rows, depth, q.dtype, lie=(ROWS, ROWS))
+    work.matmul(groups, keys, rows, width, q.dtype, lie=(ROWS, ROWS))
 
 
 RULES: Final[dict[str, CostRule]] = {

@@ -6,7 +6,7 @@ from math import prod
 from typing import Final
 
 from popc.cost.mapping import Layout, device_bytes
-from popc.cost.planner import ConvProblem
+from popc.cost.planner import ROWS, ConvProblem, OperandLayout
 from popc.cost.rules.common import CostRule, epilogue
 from popc.cost.work import Work
 from popc.ir import Shape
@@ -39,18 +39,25 @@ def _conv(work: Work) -> None:
         _steps_of(work.integers("strides", (1,) * rank)),
         _steps_of(work.integers("dilations", (1,) * rank)),
         _two(x.shape[2:]),
-        copies_inputs=not work.layout_of(work.op.operand(0)).grouped,
-        copies_weights=not work.op.operand(1).is_constant,
+        inputs_lie=_channels(work),
+        weights_lie=work.lying(work.op.operand(1), last=True),
     )
     _planned(work, problem)
     epilogue(work, 2, y.shape[1])
+
+
+def _channels(work: Work) -> OperandLayout:
+    """The order of the input: in blocks of channels, as another convolution has left it, or not."""
+    x = work.op.operand(0)
+    block = work.layout_of(x).block
+    return work.lying(x, last=True) if x.is_constant else OperandLayout(block, block)
 
 
 def _planned(work: Work, problem: ConvProblem) -> None:
     plan = work.convolve(problem)
     tiles = -(-work.result().size // max(plan.outputs_per_tile, 1))
     tiles = min(max(tiles, 1), work.machine.target.compute_tiles)
-    work.layout = Layout(f"{plan}", tiles, grouped=True)
+    work.layout = Layout(f"{plan}", tiles, plan.block)
 
 
 def _transposed(work: Work) -> None:
@@ -71,8 +78,8 @@ def _transposed(work: Work) -> None:
         y.shape[1] // group,
         _two(tuple(-(-count // step) for _, step, count in axes)),
         inputs=_two(x.shape[2:]),
-        copies_inputs=not work.layout_of(work.op.operand(0)).grouped,
-        copies_weights=True,
+        inputs_lie=_channels(work),
+        weights_lie=ROWS,
     )
     _planned(work, problem)
     epilogue(work, 2, y.shape[1])
@@ -93,8 +100,8 @@ def _weights_grad(work: Work) -> None:
         _steps_of(work.integers("dilations", (1,) * rank)),
         _steps_of(work.integers("strides", (1,) * rank)),
         _two(x.shape[2:]),
-        copies_inputs=True,
-        copies_weights=True,
+        inputs_lie=ROWS,
+        weights_lie=ROWS,
     )
     _planned(work, problem)
 
@@ -109,7 +116,14 @@ def _deformed(work: Work, results: int) -> None:
     for _ in range(results + 1):
         work.gather(4 * field * prod(w.shape[2:]), x.shape[1], prod(x.shape[2:]), x.dtype)
         work.binary(*["add"] * 7, size=samples, dtype=x.dtype)
-        work.matmul(1, field, samples // max(field, 1), w.shape[0], x.dtype, copies=(True, True))
+        work.matmul(
+            1,
+            field,
+            samples // max(field, 1),
+            w.shape[0],
+            x.dtype,
+            lie=(ROWS, ROWS),
+        )
 
 
 def _deform_conv(work: Work) -> None:

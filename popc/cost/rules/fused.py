@@ -1,4 +1,4 @@
-"""Chains of elementwise ops: one vertex that popops::map makes of an expression."""
+"""Chains of elementwise ops, which are fused on the host only."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ _STEPS: Final = merge_families(
 
 
 def _fused(work: Work) -> None:
-    """Add the vertices of the steps, in one compute set; nothing between them is moved."""
+    """Add the vertices of the steps, one after another, as the device runs them.
+
+    Nothing between them is moved.
+    """
     bring_together(work)
     values = list(work.op.present_inputs)
     layout = work.layout_of(values[0])
     layouts = dict(work.layouts)
-    cycles = 0
     steps = steps_of(work.op.attributes, len(values))
     work.steps = ", ".join(step.opcode for step in steps)
     for step in steps:
@@ -34,9 +36,8 @@ def _fused(work: Work) -> None:
         op = Op(step.opcode, operands, [result], dict(step.attributes), OpSettings(), {})
         single = Work(op, work.machine, layouts)
         _STEPS[step.opcode](single)
-        cycles += sum(phase.compute for phase in single.phases)
+        work.phases += single.phases
         values.append(result)
-    work.compute("map", cycles, "MapExpression")
 
 
 RULES: Final[dict[str, CostRule]] = {"FusedElementwise": _fused}

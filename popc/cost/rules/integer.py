@@ -7,7 +7,7 @@ from typing import Final
 from popc.cost.formulas.activation import STEPS
 from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import device_bytes
-from popc.cost.planner import ConvProblem
+from popc.cost.planner import ROWS, ConvProblem
 from popc.cost.rules.common import CostRule, one_step_of, residual_and_activation
 from popc.cost.rules.matmul import product_sizes
 from popc.cost.rules.quantize import round_to_bytes
@@ -36,7 +36,7 @@ def _conv(work: Work) -> None:
         (w.size // max(w.shape[0] * w.shape[1] * taps[-1], 1), taps[-1]),
         ((strides[-2] if len(strides) > 1 else 1), strides[-1]),
         inputs=(x.size // max(x.shape[0] * x.shape[1] * x.shape[-1], 1), x.shape[-1]),
-        copies_inputs=True, copies_weights=True,
+        inputs_lie=ROWS, weights_lie=ROWS,
     )  # fmt: skip
     work.convolve(problem)
     _take(work, INTEGER_BIAS)
@@ -46,7 +46,7 @@ def _conv(work: Work) -> None:
 def _matmul(work: Work) -> None:
     _cast_operands(work)
     sizes = product_sizes(work.input(0).shape, work.input(1).shape, work.result().size)
-    work.matmul(*sizes, DType.FLOAT16, copies=(True, True))
+    work.matmul(*sizes, DType.FLOAT16, lie=(ROWS, ROWS))
     _follow(work)
 
 

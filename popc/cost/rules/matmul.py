@@ -27,16 +27,12 @@ def product_sizes(a: Shape, b: Shape, size: int) -> tuple[int, int, int, int]:
 
 def _product(work: Work, sizes: tuple[int, int, int, int]) -> None:
     a, b = work.op.operand(0), work.op.operand(1)
-    layout, other = work.layout_of(a), work.layout_of(b)
-    copies = (
-        not a.is_constant and (not layout.grouped or layout.turned),
-        not b.is_constant and not other.turned,
-    )
-    plan = work.matmul(*sizes, work.result().dtype, copies=copies)
+    lie = work.lying(a, last=True), work.lying(b, last=False)
+    plan = work.matmul(*sizes, work.result().dtype, lie=lie)
     tiles = -(-work.result().size // max(plan.outputs_per_tile, 1))
     tiles = min(max(tiles, 1), work.machine.target.compute_tiles)
     parts = -(-sizes[3] // max(plan.channels_per_tile, 1))
-    work.layout = Layout(f"{plan}", tiles, grouped=True, row_parts=parts)
+    work.layout = Layout(f"{plan}", tiles, plan.block, turned=plan.swapped, row_parts=parts)
     epilogue(work, 2, sizes[3])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from popc.cost.planner import ROWS
 from popc.cost.rules.common import CostRule
 from popc.cost.work import Work
 from popc_runtime.format import DType
@@ -18,7 +19,7 @@ def _matmul(work: Work) -> None:
     work.cast(DType.UINT8, y.dtype, size)
     work.binary("add", "add", dtype=y.dtype, size=size)
     depth, columns = a.shape[-1], y.shape[-1]
-    work.matmul(1, a.size // max(depth, 1), depth, columns, y.dtype, copies=(True, True))
+    work.matmul(1, a.size // max(depth, 1), depth, columns, y.dtype, lie=(ROWS, ROWS))
     if work.has(5):
         work.bias(5, columns)
 

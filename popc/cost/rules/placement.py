@@ -15,15 +15,17 @@ __all__ = ["RULES"]
 
 
 def _copy(work: Work) -> None:
-    """Over the links; all chips wait for each other before."""
+    """Over the links; all chips wait for each other before, once for copies in a row."""
     target, type_ = work.machine.target, work.input()
     bytes_ = type_.size * device_bytes(type_.dtype)
     source, destination = (
         work.machine.place(work.integer(end)) for end in ("source", "destination")
     )
     cycles = copy_cycles(target, bytes_, source, destination)
-    cycles += global_sync(target, target.num_ipus)
-    work.phases.append(Phase("links", exchange=cycles))
+    if work.op not in work.machine.merged:
+        cycles += global_sync(target, target.num_ipus)
+    buffer = work.machine.share(type_.size, type_.dtype) * device_bytes(type_.dtype)
+    work.phases.append(Phase("links", exchange=cycles, temporary=buffer))
 
 
 def _one_of_row(work: Work) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from popc.cost.formulas.movement import dynamic_slice
 from popc.cost.mapping import lanes_of
+from popc.cost.planner import ROWS
 from popc.cost.rules.common import CostRule
 from popc.cost.work import Work
 
@@ -27,8 +28,8 @@ def _layer(kind: str, *, backward: bool) -> CostRule:
         work.repeat(start, steps * directions)
         if backward:
             columns = _GATES[kind] * hidden
-            copies = (True, True)
-            work.matmul(directions, inputs + hidden, steps * batch, columns, x.dtype, copies=copies)
+            lie = (ROWS, ROWS)
+            work.matmul(directions, inputs + hidden, steps * batch, columns, x.dtype, lie=lie)
 
     return rule
 

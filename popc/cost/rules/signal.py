@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from popc.cost.planner import PLACED, ROWS
 from popc.cost.rules.common import CostRule, per_scalar
 from popc.cost.work import Work
 
@@ -15,7 +16,7 @@ def _transform(work: Work) -> None:
     length = max(work.integer("dft_length", work.integer("frame_length", 0)), 1)
     bins = max(length // 2 + 1, 1)
     rows = max(y.size // (2 * bins), 1)
-    work.matmul(1, rows, length, 2 * bins, x.dtype, copies=(True, False))
+    work.matmul(1, rows, length, 2 * bins, x.dtype, lie=(ROWS, PLACED))
 
 
 RULES: Final[dict[str, CostRule]] = {

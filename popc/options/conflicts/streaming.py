@@ -13,8 +13,8 @@ from popc.options.options import Options
 __all__ = ["conflicts"]
 
 
-_WHOLE_KINDS: Final = ("accumulator", "activation")
-
+# Kinds of tensors that ops of the model do not read.
+_UPDATED_ONLY: Final = ("accumulator", "optimizer_state")
 
 _NEED_PHASES: Final = (
     "execution_phase_schedule",
@@ -30,17 +30,16 @@ def conflicts(options: Options) -> Iterator[str]:
     """Locations that cannot be, a sentence each."""
     yield from _about_phases(options)
     replicas = options.replicated_graph_count
-    for kind in _WHOLE_KINDS:
-        if options.tensor_location(kind).replicated_tensor_sharding:
-            yield (
-                f"{kind}_tensor_location divides tensors among replicas "
-                "(replicated_tensor_sharding), but only weights and the state of the optimizer can "
-                "be divided: leave it out"
-            )
+    if options.tensor_location("activation").replicated_tensor_sharding:
+        yield (
+            "activation_tensor_location divides tensors among replicas "
+            "(replicated_tensor_sharding), but each replica has activations of its own: leave it "
+            "out"
+        )
     for what, location in options.locations_in_use():
         yield from _about_sharding(what, location, replicas)
         yield from _about_tiles(what, location, options.num_io_tiles)
-        divided = location.replicated_tensor_sharding and not what.startswith("optimizer_state")
+        divided = location.replicated_tensor_sharding and not what.startswith(_UPDATED_ONLY)
         if divided and _loops_over_parts(options):
             yield (
                 f"{what} divides weights among replicas (replicated_tensor_sharding), but the "
@@ -61,7 +60,7 @@ def _about_tiles(what: str, location: TensorLocation, io_tiles: int) -> Iterator
             f"{what} names the io tiles, but num_io_tiles is 0: set it, or choose the tile set "
             "compute"
         )
-    elif not location.is_off_chip and what.endswith("_location"):
+    elif not (location.is_off_chip or location.is_open) and what.endswith("_location"):
         yield (
             f"{what} says which tiles move tensors, but storage is on_chip, so that they do not "
             "move: set storage to off_chip, or leave the tile sets out"
@@ -86,10 +85,10 @@ def _about_sharding(what: str, location: TensorLocation, replicas: int) -> Itera
     problem = domain.problem(replicas)
     if problem:
         yield f"{what}: sharding_domain: {problem}, of replicated_graph_count"
-    elif domain.members(replicas) < replicas:
+    elif domain.members(replicas) == 1:
         yield (
-            f"{what}: sharding_domain is {domain}, but tensors are divided among all replicas: "
-            "smaller groups might not keep equal values; leave it out, or set it to all"
+            f"{what}: sharding_domain is {domain}, so that each replica would hold a whole: leave "
+            "replicated_tensor_sharding out, or let groups have more replicas"
         )
 
 

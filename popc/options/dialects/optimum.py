@@ -81,9 +81,9 @@ def _proportions(name: str) -> Callable[[HostTable], Mapping[str, object] | str]
         value = table[name]
         if value is None:
             return "matmul_proportion is for inference too"
-        if isinstance(value, tuple):
+        if isinstance(value, tuple) and len(value) > 1:
             return {"available_memory_per_ipu": value}
-        return {"available_memory_proportion": value}
+        return {"available_memory_proportion": value[0] if isinstance(value, tuple) else value}
 
     return made
 
@@ -113,19 +113,39 @@ def _half_partials(table: HostTable) -> Mapping[str, object] | str:
     return {"partials_type": "half", "partials_type_matmuls": "half"}
 
 
-# The tables of words in the models that transformers exports.
-_WORD_TABLES: Final = "*word_embeddings*"
+# The tables of words, and the products that give scores of words, in the models of transformers.
+_WORD_TABLES: Final = ("*word_embeddings*", "*embed_tokens*", "*wte*", "*shared*")
+_PROJECTIONS: Final = (
+    "*lm_head*",
+    "*predictions*decoder*",
+    "*vocab_projector*",
+    "*proj_out*",
+    "*embed_out*",
+)
+
+
+def _cut(
+    name: str, what: str, patterns: Sequence[str], **said: str
+) -> Callable[[HostTable], Mapping[str, object] | str]:
+    """An annotation that makes as many parts as ``name`` says, for all chips or chip by chip."""
+
+    def cut(table: HostTable) -> Mapping[str, object] | str:
+        value = table[name]
+        factor = sum(value) if isinstance(value, tuple) else value
+        if factor in (None, 0, 1):
+            return "they stay whole"
+        return {"annotate": [{"nodes": list(patterns), f"serialize_{what}_factor": factor, **said}]}
+
+    return cut
 
 
 def _cut_lookups(name: str) -> Callable[[HostTable], Mapping[str, object] | str]:
-    def cut(table: HostTable) -> Mapping[str, object] | str:
-        factor = table[name]
-        if factor in (None, 1):
-            return "lookups stay whole"
-        rule = {"op_type": "Gather", "nodes": _WORD_TABLES, "serialize_lookup_factor": factor}
-        return {"annotate": [rule]}
+    return _cut(name, "lookup", _WORD_TABLES)
 
-    return cut
+
+def _cut_projection(name: str) -> Callable[[HostTable], Mapping[str, object] | str]:
+    mode = {"serialize_matmul_mode": "output_channels"}
+    return _cut(name, "matmul", _PROJECTIONS, **mode)
 
 
 def _recomputed(table: HostTable) -> Mapping[str, object] | str:
@@ -171,19 +191,19 @@ def _implied(table: HostTable) -> Mapping[str, object]:
     }
 
 
-_NO_SPLITS: Final = Refused(
-    "popc places the parts of a layer by annotations: [[annotate]] with nodes and virtual_graph"
+_LOOKUPS: Final = (
+    f"`annotate` with `serialize_lookup_factor`, for nodes {' or '.join(_WORD_TABLES)}"
 )
-_NO_PROJECTION: Final = Refused(
-    "popc does not know which product is the projection: cut it with [[annotate]], nodes, "
-    "serialize_matmul_mode and serialize_matmul_factor"
-)
+_SCORES: Final = f"`annotate` with `serialize_matmul_factor`, for nodes {' or '.join(_PROJECTIONS)}"
+_TOGETHER: Final = "as many parts as all chips have; they stay on the chip of the layer"
 _CACHED: Final = Nothing(
     "popc.load(model, options=..., cache=FOLDER) keeps programs in a folder: see docs/caching.md"
 )
 _OF_PYTHON: Final = Nothing("these are arguments of a Python model's parallelize")
 _FILE: Final = Nothing("it says what wrote the file")
 _NUMBER: Final = Maybe(_POSITIVE)
+_FACTOR: Final = Maybe(Whole())  # files of early releases have 0 where nothing is cut
+_SAME: Final = "the same of a program for inference"
 
 _KEYS: Final = (
     HostKey("seed", Maybe(Whole()), None, Becomes("seed")),
@@ -275,7 +295,7 @@ _KEYS: Final = (
     HostKey(
         "inference_matmul_proportion", Maybe(_PROPORTIONS), None,
         Computed(
-            "the same of a program for inference",
+            _SAME,
             _inference(_proportions("inference_matmul_proportion")),
         ),
     ),
@@ -285,27 +305,44 @@ _KEYS: Final = (
         always=True,
     ),
     HostKey(
-        "embedding_serialization_factor", _NUMBER, 1,
+        "embedding_serialization_factor", _FACTOR, 1,
+        Computed(_LOOKUPS, _training(_cut_lookups("embedding_serialization_factor"))),
+    ),
+    HostKey(
+        "inference_embedding_serialization_factor", _FACTOR, None,
+        Computed(_SAME, _inference(_cut_lookups("inference_embedding_serialization_factor"))),
+    ),
+    HostKey(
+        "serialized_embedding_splits_per_ipu", Maybe(LAYERS), None,
         Computed(
-            f"`annotate` with `serialize_lookup_factor`, for Gathers named {_WORD_TABLES}",
-            _training(_cut_lookups("embedding_serialization_factor")),
+            f"{_LOOKUPS}: {_TOGETHER}",
+            _training(_cut_lookups("serialized_embedding_splits_per_ipu")),
         ),
     ),
     HostKey(
-        "inference_embedding_serialization_factor", _NUMBER, None,
+        "inference_serialized_embedding_splits_per_ipu", Maybe(LAYERS), None,
+        Computed(_SAME, _inference(_cut_lookups("inference_serialized_embedding_splits_per_ipu"))),
+    ),
+    HostKey(
+        "projection_serialization_factor", _FACTOR, 1,
+        Computed(_SCORES, _training(_cut_projection("projection_serialization_factor"))),
+    ),
+    HostKey(
+        "inference_projection_serialization_factor", _FACTOR, None,
+        Computed(_SAME, _inference(_cut_projection("inference_projection_serialization_factor"))),
+    ),
+    HostKey(
+        "serialized_projection_splits_per_ipu", Maybe(LAYERS), None,
         Computed(
-            "the same of a program for inference",
-            _inference(_cut_lookups("inference_embedding_serialization_factor")),
+            f"{_SCORES}: {_TOGETHER}",
+            _training(_cut_projection("serialized_projection_splits_per_ipu")),
         ),
     ),
-    *(
-        HostKey(f"{mode}serialized_{what}_splits_per_ipu", Maybe(LAYERS), None, _NO_SPLITS)
-        for mode in ("", "inference_")
-        for what in ("embedding", "projection")
-    ),
-    *(
-        HostKey(f"{mode}projection_serialization_factor", _NUMBER, default, _NO_PROJECTION)
-        for mode, default in (("", 1), ("inference_", None))
+    HostKey(
+        "inference_serialized_projection_splits_per_ipu", Maybe(LAYERS), None,
+        Computed(
+            _SAME, _inference(_cut_projection("inference_serialized_projection_splits_per_ipu"))
+        ),
     ),
     HostKey(
         "recompute_checkpoint_every_layer", Truth(), False,

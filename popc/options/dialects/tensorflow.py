@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from popc.options.dialects.dialect import (
     Becomes,
@@ -15,12 +15,14 @@ from popc.options.dialects.dialect import (
 )
 from popc.options.dialects.kinds import Anything, EnumMember, OneOrMany, Plain
 from popc.options.kinds import Number, Truth, Whole
+from popc_runtime.format import OptionValue
 
 __all__ = ["TENSORFLOW"]
 
 _NO_POPLAR: Final = Nothing("there is no Poplar underneath")
 _NO_HARDWARE: Final = Nothing("compiling attaches to no device; popc_runtime.load makes one")
 _BYTES: Final = Whole()
+_IDENTICAL: Final = "REPLICA_IDENTICAL_ONLY"
 _FLOAT_BYTES: Final = 4  # sizes in bytes are of tensors of unknown type: float32 is the usual one
 
 
@@ -88,6 +90,10 @@ def _everything(table: HostTable) -> Mapping[str, object] | str:
 
 def _rounding(table: HostTable) -> Mapping[str, object] | str:
     prefix = "floating_point_behaviour."
+    if table[f"{prefix}esr"] == _IDENTICAL:
+        if not table.trains:
+            return "nothing is updated"
+        return {"annotate": [{"in_pass": "update", "stochastic_rounding": True}]}
     return {"enable_stochastic_rounding": table[f"{prefix}esr"] or table[f"{prefix}set_all"]}
 
 
@@ -108,6 +114,12 @@ def _io_tiles(table: HostTable) -> Mapping[str, object] | str:
     if not table["io_tiles.place_ops_on_io_tiles"]:
         return "transfers run on the tiles that compute"
     return {"tile_sets": {"*": "io"}}
+
+
+def _io_memory(table: HostTable) -> Mapping[str, object] | str:
+    if not table["io_tiles.num_io_tiles"]:
+        return "no tiles are set aside"
+    return {"io_tile_memory_proportion": table["io_tiles.available_memory_proportion"]}
 
 
 def _merged(kind: str, key: str) -> Computed:
@@ -168,6 +180,23 @@ class _OneDevice(OneOrMany[int]):
 _VERSION: Final = EnumMember("ipu1", "ipu2")
 
 
+class _Rounding(EnumMember):
+    """A truth value, or a StochasticRoundingBehaviour: where results are rounded at random."""
+
+    called: ClassVar[str] = "bool or choice"
+
+    def parse(self, value: object) -> Any:
+        """A truth value where it says the same."""
+        if isinstance(value, bool) or str(value).lower() in ("true", "false"):
+            return str(value).lower() == "true"
+        word = super().parse(value)
+        return {"ON": True, "OFF": False}.get(word, word)
+
+    def plain(self, value: Any) -> OptionValue:
+        """The value as it is."""
+        return bool(value) if isinstance(value, bool) else str(value)
+
+
 class _Version(Plain):
     """The version of a chip, or none."""
 
@@ -206,6 +235,8 @@ _ROWS: Final = (
             Nothing("the target says whether there is streaming memory")),
     HostKey("experimental.always_rearrange_copies_on_the_host", Truth(), False,
             Nothing("samples have one order of elements, on the host and on the device")),
+    HostKey("experimental.enable_prng_stability", Truth(), False,
+            Nothing("what replicas share is always rounded alike in all of them")),
     HostKey("experimental.enable_remote_buffer_embedding", Truth(), False,
             Nothing("of every table that tensor_location_override keeps off chip, lookups fetch "
                     "and update rows alone")),
@@ -223,8 +254,9 @@ _ROWS: Final = (
     HostKey("floating_point_behaviour.oflo", Truth(), False,
             Computed("`floating_point_exceptions`, with `enable_floating_point_checks`",
                      _exception("oflo"))),
-    HostKey("floating_point_behaviour.esr", Truth(), False,
-            Computed("`enable_stochastic_rounding`", _rounding)),
+    HostKey("floating_point_behaviour.esr", _Rounding("OFF", "ON", _IDENTICAL), False,
+            Computed("`enable_stochastic_rounding`; for updates of weights alone with "
+                     f"{_IDENTICAL}", _rounding)),
     HostKey("floating_point_behaviour.nanoo", Truth(), False,
             Computed("`nan_on_overflow`", _nan_on_overflow)),
     HostKey("floating_point_behaviour.set_all", Truth(), False,
@@ -233,7 +265,7 @@ _ROWS: Final = (
     HostKey("io_tiles.place_ops_on_io_tiles", Truth(), False,
             Computed("`tile_sets`: io for all transfers", _io_tiles)),
     HostKey("io_tiles.available_memory_proportion", Number(high=1), 0.9,
-            Nothing("what io tiles hold is not bounded: a program that does not fit is refused")),
+            Computed("`io_tile_memory_proportion`, with `num_io_tiles`", _io_memory), always=True),
     HostKey("ipu_model.compile_ipu_code", Truth(), True, Nothing("there are no codelets")),
     HostKey("ipu_model.tiles_per_ipu", Whole(), 0, Becomes("tiles_per_ipu")),
     HostKey("ipu_model.version", _Version(), "ipu2", _target("ipu_model.version")),
@@ -260,8 +292,14 @@ _ROWS: Final = (
             _merged("all_reduce", "optimizations.maximum_cross_replica_sum_buffer_size")),
     HostKey("optimizations.maximum_reduce_scatter_buffer_size", _BYTES, 0,
             _merged("reduce_scatter", "optimizations.maximum_reduce_scatter_buffer_size")),
+    HostKey("optimizations.maximum_all_gather_buffer_size", _BYTES, 0,
+            _merged("all_gather", "optimizations.maximum_all_gather_buffer_size")),
+    HostKey("optimizations.maximum_reduce_many_buffer_size", _BYTES, 0,
+            Nothing("each reduction runs by itself")),
+    HostKey("optimizations.enable_dynamic_slice_replacement", Truth(), True,
+            Nothing("popc plans slices itself")),
     HostKey("optimizations.maximum_inter_ipu_copies_buffer_size", _BYTES, 0,
-            Nothing("copies between chips run when their operands are there")),
+            Becomes("merge_ipu_copies_bytes")),
     HostKey("optimizations.maximum_send_recv_cluster_size", _BYTES, 0,
             Computed("`enable_merge_exchange` and `merge_exchange_bytes`", _cluster)),
     HostKey("optimizations.minimum_remote_tensor_size", _BYTES, 128,
@@ -269,7 +307,8 @@ _ROWS: Final = (
                      _least_remote)),
     HostKey("optimizations.merge_remote_buffers",
             EnumMember("NO_MERGING", "MERGE", "IF_BENEFICIAL"), "IF_BENEFICIAL",
-            Nothing("every tensor off chip has memory of its own")),
+            Nothing("parts that are outlined are handed what was fetched, so that they share their "
+                    "code whatever buffer it was fetched from")),
     HostKey("optimizations.enable_gather_simplifier", Truth(), True,
             Computed("`pattern_switches` of what simplifies lookups", _gathers)),
     HostKey("optimizations.triangular_solve_expander_block_size", Whole(), 0,
@@ -277,8 +316,12 @@ _ROWS: Final = (
     HostKey("optimizations.cholesky_block_size", Whole(), 0,
             Nothing("ONNX has no Cholesky factorisation")),
     HostKey("optimizations.enable_fast_math", Truth(), False,
-            Nothing("every rewrite keeps the results that ONNX asks for")),
+            Becomes("enable_fast_math")),
     HostKey("pooling.poplar_options.*", Anything(), None, _NO_POPLAR),
+    HostKey("slices.poplar_options.availableMemoryProportion", Number(high=1), None,
+            Computed("`available_memory_by_op_type` of lookups",
+                     _memory_of("slices", "Gather", "ScatterND"))),
+    HostKey("slices.poplar_options.*", Anything(), None, _NO_POPLAR),
     HostKey("scheduling.algorithm",
             EnumMember("CHOOSE_BEST", "CLUSTERING", "POST_ORDER", "LOOK_AHEAD", "SHORTEST_PATH"),
             "CHOOSE_BEST", Becomes("scheduling_algorithm")),

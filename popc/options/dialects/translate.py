@@ -115,6 +115,8 @@ def _joined(first: object, second: object) -> object | None:
     """Both in one; ``None`` if they contradict each other."""
     if first == second:
         return first
+    if isinstance(first, list) and isinstance(second, list):
+        return [*first, *second]
     if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
         return None
     if any(first[name] != second[name] for name in first.keys() & second.keys()):

@@ -51,6 +51,14 @@ class RewriteOptions:
         (),
         "Passes to leave out. The results stay the same; the program gets larger or slower.",
     )
+    enable_fast_math: bool = option(
+        Truth(),
+        False,
+        "Rewrite arithmetic in ways that round differently, and as if there were neither NaNs "
+        "nor infinities. Divisors become factors, constants are joined, common factors taken "
+        "out. docs/patterns.md lists these rules, at the level fast_math; pattern_switches "
+        "switches single ones.",
+    )
     pattern_switches: FrozenTable[bool] = option(
         Switches(),
         FrozenTable(),

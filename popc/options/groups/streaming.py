@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from popc.options.kinds import Choice, Table, Truth, Whole
-from popc.options.locations import LocationKind, Settings, TensorLocation
+from popc.options.locations import LocationKind, Settings, SettledLocationKind, TensorLocation
 from popc.options.schema import option
 from popc.options.table import FrozenTable
 
@@ -37,7 +37,8 @@ KINDS: Final = ("weight", "optimizer_state", "accumulator", "activation")
 _NOTHING: Final[Settings] = FrozenTable()
 
 _SETTINGS: Final = (
-    "A table with some of storage (on_chip or off_chip: in streaming memory), load_tile_set and "
+    "A table with some of storage (on_chip; off_chip: in streaming memory; when_needed: there if "
+    "the busiest tile of the target has not enough memory otherwise), load_tile_set and "
     "storage_tile_set (compute or io), replicated_tensor_sharding (whether replicas divide it "
     "among them), sharding_domain (those that do: all, consecutive:N or orthogonal:N), "
     "min_elements_for_off_chip (2) and min_elements_for_replicated_tensor_sharding (8192)."
@@ -48,6 +49,15 @@ _SETTINGS: Final = (
 class StreamingOptions:
     """The tensors kept in streaming memory, and the times when they are fetched."""
 
+    accumulate_lookup_rows: bool = option(
+        Truth(),
+        False,
+        "Keep the gradients of looked-up rows of all micro-batches, and add them up at the end. "
+        "Otherwise they are added to a gradient of the whole table. So a table off chip that "
+        "plain SGD trains is updated row by row with accumulation_factor, too. Where rows are "
+        "looked up several times, sums may be rounded differently. Has no effect on tables of "
+        "fewer rows than are looked up.",
+    )
     accumulator_io_schedule: IoSchedule = option(
         Choice(*IoSchedule),
         IoSchedule.PRELOAD,
@@ -136,7 +146,7 @@ class StreamingOptions:
         popart="optimizerStateTensorLocationSettings",
     )
     tensor_location_override: FrozenTable[Settings] = option(
-        Table(LocationKind(), "from tensors to where they are kept"),
+        Table(SettledLocationKind(), "from tensors to where they are kept"),
         FrozenTable(),
         "Where single tensors are kept. A table from names or patterns of tensors (w, "
         "Accl1___w, block*.out) to settings as those of weight_tensor_location, or to words: "

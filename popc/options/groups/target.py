@@ -50,6 +50,13 @@ class TargetOptions:
         "(zigzag), so that neighbours are linked (snake), or up one side and down the other "
         "(hoof).",
     )
+    io_tile_memory_proportion: float = option(
+        Number(high=1),
+        0.0,
+        "Proportion of the memory of io tiles that may hold data. What would take more on an IPU "
+        "is transferred by the tiles that compute, all of it, and does not overlap; a note says "
+        "so. 0 stands for no bound. Needs num_io_tiles.",
+    )
     num_io_tiles: int = option(
         Whole(high=(1 << 20) - 2),
         0,

@@ -126,6 +126,13 @@ class TransferOptions:
         "mode. Of an output, any mode but off says that it is handed over at no cost. In TOML: "
         '[synthetic_streams] image = "random_normal".',
     )
+    merge_ipu_copies_bytes: int = option(
+        Whole(),
+        0,
+        "Most bytes of copies between IPUs that wait for each other. One sync is enough for all "
+        "of them then, but what waits is in memory for longer. With 0, each runs as soon as the "
+        "scheduler likes.",
+    )
     tile_sets: FrozenTable[TileSet] = option(
         Table(Choice(TileSet.IO, TileSet.COMPUTE), "from names to io or compute"),
         FrozenTable(),

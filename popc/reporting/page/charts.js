@@ -3,7 +3,8 @@
 
 const PHASE_COLOURS = ["#3b82c4", "#8e6bb8", "#e08b2d", "#b8a12a", "#5b9e5b"];
 const CATEGORY_COLOURS = [
-  "#7a828c", "#b9c0c8", "#8e6bb8", "#b79ad3", "#c9635b", "#e0a09b", "#5b9e5b", "#3b82c4", "#e08b2d", "#e8c547",
+  "#7a828c", "#b9c0c8", "#8e6bb8", "#b79ad3", "#d3c3e6", "#a98fd0", "#cbb8dd", "#c9635b", "#e0a09b", "#4f8a8b",
+  "#5b9e5b", "#8fae45", "#b5cf8f", "#7fb7d6", "#3b82c4", "#e08b2d", "#e8c547",
 ];
 const TYPE_COLOURS = ["#3aa6a6", "#d98cb3", "#8fae45", "#b5651d", "#6f7fd1", "#c9635b", "#a0785a", "#7fb7d6", "#d0b35f"];
 const LIMIT = "#d1242f";
@@ -120,8 +121,8 @@ function livenessChart() {
   });
   const always = Math.max(...chip.always, 0);
   const data = [
-    { ...line("not always live, all tiles", chip.live, "y2", CATEGORY_COLOURS[8]), fill: "tozeroy" },
-    { ...line("busiest tile", chip.top, "y", CATEGORY_COLOURS[7]), fill: "tozeroy" },
+    { ...line("not always live, all tiles", chip.live, "y2", CATEGORY_COLOURS[15]), fill: "tozeroy" },
+    { ...line("busiest tile", chip.top, "y", CATEGORY_COLOURS[14]), fill: "tozeroy" },
   ];
   const flat = (name, y, dash, style) => ({
     name, x: [0, Math.max(x.length - 1, 1)], y: [y, y], type: "scatter", mode: "lines", line: { dash, color: style, width: 2 },

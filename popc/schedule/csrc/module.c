@@ -3,6 +3,7 @@
 #include <Python.h>
 
 #include "bound.h"
+#include "exact.h"
 
 enum { COLUMNS = 16 };
 
@@ -124,6 +125,7 @@ static PyObject *concluded(Held *held, Outcome outcome) {
     release(held);
     if (outcome == NO_MEMORY) return PyErr_NoMemory();
     if (outcome == HAS_CYCLE) PyErr_SetString(PyExc_IndexError, "nodes wait for each other");
+    if (outcome == UNFIT) refuse();
     if (outcome != DONE) return NULL;
     Py_RETURN_NONE;
 }
@@ -170,6 +172,27 @@ static PyObject *order(PyObject *module, PyObject *args) {
     return concluded(&held, outcome);
 }
 
+static PyObject *find_lowest(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *tables[2];
+    Shift shift = {.is_over = ask};
+    long long live, peak, bound, work;
+    if (!PyArg_ParseTuple(
+            args, "O!OLLLLO", &PyTuple_Type, &tables[0], &tables[1], &live, &peak, &bound, &work,
+            &shift.caller))
+        return NULL;
+    shift.first_live = live, shift.most_work = work;
+    Exact exact = {.problem = &shift, .peak = peak, .bound = bound};
+    Held held = {.count = 0};
+    Outcome outcome = INTERRUPTED;
+    if (read_order(&held, &shift, tables, PyBUF_WRITABLE)) outcome = search_exactly(&exact);
+    PyObject *none = concluded(&held, outcome);
+    if (!none) return NULL;
+    Py_DECREF(none);
+    return Py_BuildValue(
+        "LLL", (long long)exact.placed, (long long)exact.lower, (long long)shift.work);
+}
+
 enum { BOUND_COLUMNS = 12 };
 
 // Reads columns in the order of `_bound_columns` in popc/schedule/bound.py.
@@ -212,6 +235,7 @@ static PyObject *find_certain(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"add_certain_bytes", find_certain, METH_VARARGS, "What popc.schedule.bound defines."},
+    {"search_exactly", find_lowest, METH_VARARGS, "What popc.schedule.exact defines."},
     {"order_nodes", order, METH_VARARGS, "What popc.schedule.algorithms.kahn defines."},
     {"measure_steps", measure, METH_VARARGS, "What popc.schedule.measures defines."},
     {"shift_blocks", run, METH_VARARGS, "What popc.schedule.shift defines."},

@@ -7,7 +7,7 @@
 // Lists one after another: list i is items[starts[i]] to items[starts[i + 1]].
 typedef struct { const int64_t *starts, *items; } Lists;
 
-typedef enum { DONE, NO_MEMORY, INTERRUPTED, HAS_CYCLE } Outcome;
+typedef enum { DONE, NO_MEMORY, INTERRUPTED, HAS_CYCLE, UNFIT } Outcome;
 
 // An order that is to be improved, and how far; see `ShiftLimits` and `OrderingProblem` in Python.
 typedef struct {

@@ -108,7 +108,9 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
     "log_probability": _truth,
     "max_labels": _positive,
     "num_sampled": _positive,
+    "num_true": _positive,
     "reduction": _reduction,
+    "unique": _truth,
     "zero_infinity": _truth,
 }
 # PopART's names of settings.

@@ -15,6 +15,7 @@ __all__ = ["LOSS_TYPES", "LossSpec"]
 
 _COMMON: Final = ("type", "input", "name", "reduction")
 _OF_LABELS: Final = ("label", "label_dtype")
+_OF_SAMPLES: Final = ("biases", "num_sampled", "num_true", "samples", "unique", "weights")
 # The settings that each type has beside the common ones.
 _SETTINGS: Final[dict[str, tuple[str, ...]]] = {
     "cross_entropy": (*_OF_LABELS, "axis", "ignore_index", "weights"),
@@ -29,9 +30,9 @@ _SETTINGS: Final[dict[str, tuple[str, ...]]] = {
     "identity": (),
     "l1": ("label", "lambda_"),
     "mse": ("label",),
-    "nce": (*_OF_LABELS, "biases", "num_sampled", "samples", "weights"),
+    "nce": (*_OF_LABELS, *_OF_SAMPLES),
     "nll": (*_OF_LABELS, "axis", "ignore_index", "log_probability"),
-    "sampled_softmax": (*_OF_LABELS, "biases", "num_sampled", "samples", "weights"),
+    "sampled_softmax": (*_OF_LABELS, *_OF_SAMPLES),
 }
 LOSS_TYPES: Final = tuple(_SETTINGS)
 _SAMPLED: Final = frozenset({"nce", "sampled_softmax"})
@@ -61,6 +62,8 @@ class LossSpec:
             "sampled_softmax" the weights of the last layer [C, dim].
         biases: The biases of that layer [C], if it has any.
         num_sampled: How many classes "nce" and "sampled_softmax" compare with.
+        num_true: How many right classes a sample has; labels are [N, num_true] if several.
+        unique: Whether no class is drawn twice.
         samples: The numbers of these classes: a tensor of the model or a new input; they are drawn
             by Zipf's law otherwise.
         log_probability: Whether ``input`` holds logarithms of probabilities.
@@ -83,7 +86,9 @@ class LossSpec:
     weights: str = ""
     biases: str = ""
     num_sampled: int | None = None
+    num_true: int = 1
     samples: str = ""
+    unique: bool = False
     log_probability: bool = False
     lambda_: float = 1.0
     blank: int = 0
@@ -112,10 +117,8 @@ class LossSpec:
             yield "loss.input is missing: name the tensor of the model to compute it from"
         if not self.label and self.type in _LABELLED:
             yield f"loss.label is missing: {self.type} needs the name of the labels"
-        if self.type in _SAMPLED and not self.weights:
-            yield f"loss.weights is missing: {self.type} needs those of the last layer"
-        if self.type in _SAMPLED and self.num_sampled is None:
-            yield "loss.num_sampled is missing: say how many classes to compare with"
+        if self.type in _SAMPLED:
+            yield from self._problems_of_samples()
         if self.reduction not in REDUCTIONS:
             yield f"loss.reduction is {self.reduction!r}, but must be one of {_listed(REDUCTIONS)}"
         if not self.label_dtype.is_integer:
@@ -127,6 +130,14 @@ class LossSpec:
                     f"loss.{field.name.rstrip('_')} does not apply to {self.type}, which has "
                     f"{_listed(_SETTINGS[self.type]) or 'no settings of its own'}"
                 )
+
+    def _problems_of_samples(self) -> Iterator[str]:
+        if not self.weights:
+            yield f"loss.weights is missing: {self.type} needs those of the last layer"
+        if self.num_sampled is None:
+            yield "loss.num_sampled is missing: say how many classes to compare with"
+        if self.unique and self.samples:
+            yield "loss.unique is about classes that are drawn, but loss.samples names them"
 
 
 def _listed(names: tuple[str, ...]) -> str:

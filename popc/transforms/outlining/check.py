@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from popc.ir import Graph, Op
-from popc.ops import OPS
+from popc.transforms.outlining.sequence import BOUND_TO_PLACE
 
 __all__ = ["find_broken_calls"]
 
@@ -36,6 +36,5 @@ def _call_problems(op: Op) -> Iterator[str]:
     if op in callee or any(op in nested for nested in callee.walk()):
         yield f"{callee.name} calls itself"
     for inner in callee.ops:
-        spec = OPS.get(inner.op_type)
-        if spec is not None and (spec.random or spec.side_effect):
-            yield f"{callee.name} is called but holds {inner!r}, which does more than compute"
+        if inner.op_type in BOUND_TO_PLACE:
+            yield f"{callee.name} is called but holds {inner!r}, which stays where it is"

@@ -6,18 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from popc.ir import AttributeMap, Graph, Op, OpSettings, Recompute, StepPart, Tensor
+from popc.ir import AttributeMap, CallSite, Graph, Op, OpSettings, Recompute, StepPart, Tensor
+from popc.ops.control import callee_of
 from popc.transforms.outlining.instances import Instance, equal_constants
 from popc.transforms.outlining.labels import InstanceLabels, common_origin
-from popc.transforms.outlining.sequence import Program
+from popc.transforms.outlining.sequence import Program, calls_around
 
 __all__ = ["outline"]
 
 _TEXTS: Final = ("labels", "results")
 
 
-def outline(program: Program, instances: Sequence[Instance], name: str) -> Graph:
-    """Replace ``instances`` by calls of a new graph; ``program`` is kept up to date."""
+def outline(
+    program: Program,
+    instances: Sequence[Instance],
+    name: str,
+    sites: Sequence[CallSite] = (),
+) -> Graph:
+    """Replace ``instances`` by calls of a new graph; ``program`` is kept up to date.
+
+    ``sites`` are the calls of the model that the instances are.
+    """
     needed = (occurrence.results(program) for occurrence in instances)
     wanted = [any(column) for column in zip(*needed, strict=True)]
     constants = equal_constants(instances)
@@ -26,7 +35,8 @@ def outline(program: Program, instances: Sequence[Instance], name: str) -> Graph
     for number, instance in enumerate(instances):
         externals = [program.current(tensor) for tensor in instance.externals]
         operands = [tensor for n, tensor in enumerate(externals) if n not in constants]
-        call = _add_call(instance, operands, callee, tuple(labels.of[number]))
+        site = sites[number] if sites else None
+        call = _add_call(instance, operands, callee, tuple(labels.of[number]), site)
         results = [tensor for op in instance.ops for tensor in op.outputs]
         kept = [tensor for tensor, is_wanted in zip(results, wanted, strict=True) if is_wanted]
         _replace(program, instance, call, kept)
@@ -89,7 +99,7 @@ class _Template:
             [output.type for output in view.outputs],
             dict(view.attributes),
             output_names=[output.name for output in view.outputs],
-            settings=_plain(view.settings),
+            settings=_plain(view),
         )
         self.program.views.add(copy)
         twins.update(zip(view.outputs, copy.outputs, strict=True))
@@ -108,7 +118,7 @@ class _Template:
     def _settings(self, number: int) -> OpSettings:
         all_settings = [instance.ops[number].settings for instance in self.instances]
         origin = self.labels.pattern([settings.origin for settings in all_settings])
-        return replace(_plain(all_settings[0]), origin=origin)
+        return replace(_plain(self.instances[0].ops[number]), origin=origin)
 
     def _order(self, pairs: dict[Op, Op]) -> None:
         """Require what is required within any of the instances."""
@@ -117,28 +127,34 @@ class _Template:
             instance.graph.ordering.copy(own, self.graph.ordering)
 
 
-def _plain(settings: OpSettings) -> OpSettings:
+def _plain(op: Op) -> OpSettings:
     """Settings of an op that is called: when it runs is the business of the call."""
+    settings = op.settings
     return replace(
         settings,
         pipeline_stage=None,
         execution_phase=None,
         batch_phase=None,
         bins=(),
-        call="",
+        call=() if callee_of(op) is None else settings.call[-1:],
         part=StepPart.FORWARD,
         recompute=Recompute.UNDEFINED,
     )
 
 
 def _add_call(
-    instance: Instance, operands: Sequence[Tensor], callee: Graph, labels: tuple[str, ...]
+    instance: Instance,
+    operands: Sequence[Tensor],
+    callee: Graph,
+    labels: tuple[str, ...],
+    site: CallSite | None,
 ) -> Op:
     own = [op.settings for op in instance.ops]
+    common = common_origin([settings.origin for settings in own]) or callee.name
     settings = replace(
         own[0],
-        origin=common_origin([settings.origin for settings in own]) or callee.name,
-        call="",
+        origin=common if site is None else site.name,
+        call=() if site is None else calls_around(instance.ops[0]),
         schedule_priority=max(settings.schedule_priority for settings in own),
     )
     return instance.graph.add_op(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from popc.ir import Graph, Op, Tensor
 from popc.transforms.outlining.sequence import Program, code_value
 
-__all__ = ["Instance", "best_interval", "equal_constants"]
+__all__ = ["Instance", "best_interval", "digest_of", "equal_constants"]
 
 
 @dataclass(slots=True)
@@ -84,11 +84,12 @@ def _are_equal(tensors: Sequence[Tensor]) -> bool:
         return False
     if all(tensor.data is first for tensor in tensors):
         return True
-    digest = _digest(tensors[0])
-    return all(tensor.data is first or _digest(tensor) == digest for tensor in tensors[1:])
+    digest = digest_of(tensors[0])
+    return all(tensor.data is first or digest_of(tensor) == digest for tensor in tensors[1:])
 
 
-def _digest(tensor: Tensor) -> bytes:
+def digest_of(tensor: Tensor) -> bytes:
+    """A digest of the data of a constant."""
     assert tensor.data is not None
     return blake2b(tensor.data.tobytes(), digest_size=16).digest()
 

@@ -13,6 +13,7 @@ from popc.ops.aliases import find_aliases
 from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import Orders, PassContext, insertion_orders
+from popc.transforms.outlining.calls import gathered, has_calls, restore_calls
 from popc.transforms.outlining.check import find_broken_calls
 from popc.transforms.outlining.emission import outline
 from popc.transforms.outlining.selection import Terms, find_matches
@@ -61,25 +62,32 @@ class Outlining(Pass):
 
     def run(self, graph: Graph) -> PassOutcome:
         """Outline until nothing is worth it any more; the number of calls."""
-        calls_only = not self.enabled
-        if calls_only and not _has_calls(graph):
+        calls_some = has_calls(graph)
+        if not self.enabled and not calls_some:
             return PassOutcome(0)
         orders = self.orders(graph)
-        program = Program.of(graph, orders, find_aliases(graph), calls_only=calls_only)
-        taken = {nested.name for nested in graph.walk()}
-        names = (name for number in count(1) if (name := f"part_{number}") not in taken)
-        parts = calls = ops = 0
-        for length, instances in self._outlined(graph, program, names):
-            parts, calls, ops = parts + 1, calls + instances, ops + length * (instances - 1)
-        return PassOutcome(calls, {"parts outlined": parts, "calls": calls, "ops shared": ops})
+        if calls_some:
+            orders = {nested: gathered(nested, order) for nested, order in orders.items()}
+        program = Program.of(graph, orders, find_aliases(graph))
+        made: list[tuple[int, int]] = []
+        if calls_some:
+            _fix_orders(program, graph)
+            made += restore_calls(program, graph)
+        if self.enabled:
+            made += self._outlined(graph, program)
+        calls = sum(instances for _, instances in made)
+        shared = sum(length * (instances - 1) for length, instances in made)
+        return PassOutcome(
+            calls, {"parts outlined": len(made), "calls": calls, "ops shared": shared}
+        )
 
-    def _outlined(
-        self, graph: Graph, program: Program, names: Iterator[str]
-    ) -> Iterator[tuple[int, int]]:
+    def _outlined(self, graph: Graph, program: Program) -> Iterator[tuple[int, int]]:
         """The number of ops and of occurrences of each part.
 
         Phases of a batch are kept apart at first, so that each becomes the same calls.
         """
+        taken = {nested.name for nested in graph.walk()}
+        names = (name for number in count(1) if (name := f"part_{number}") not in taken)
         phases = {op.settings.batch_phase for order in program.orders.values() for op in order}
         for across_phases in (False, True) if len(phases) > 1 else (False,):
             while True:
@@ -96,11 +104,6 @@ class Outlining(Pass):
     def problems(self, graph: Graph) -> list[str]:
         """Calls that are not right."""
         return find_broken_calls(graph)
-
-
-def _has_calls(graph: Graph) -> bool:
-    """True if ops belong to calls of the model."""
-    return any(op.settings.call for nested in graph.walk() for op in nested.ops)
 
 
 def _fix_orders(program: Program, top: Graph) -> None:

@@ -79,9 +79,6 @@ class _Finder:
     def add(self, start: int, length: int) -> None:
         """Consider a part, unless it is known or cannot be worth it."""
         value = self._sum(start, length)
-        if self._is_called(start):
-            self._push(start, length, length**2)  # so that the longest part is taken first
-            return
         value += self.breaks.encased(start, start + length) * self.terms.break_cost
         if length < _LEAST_OPS or value <= self.terms.threshold:
             return
@@ -92,11 +89,6 @@ class _Finder:
         if (low, length) not in self.seen:
             self.seen.add((low, length))
             heappush(self.heap, _Candidate(-(high - low - 1) * value, -length, start))
-
-    def _is_called(self, start: int) -> bool:
-        """True for parts of what the model calls, which is worth a graph in any case."""
-        op = self.sequence.entries[start].op
-        return op is not None and bool(op.settings.call)
 
     def _sum(self, start: int, length: int) -> float:
         """The values of ops; exact, so that equal parts are worth the same."""
@@ -150,8 +142,6 @@ class _Finder:
     ) -> Match | None:
         alike = [instances[position] for position in positions]
         value = self._value(positions, length)
-        if self._is_called(positions[0]):
-            return Match(alike, positions, length**2)
         if value <= self.terms.threshold:
             return None
         if self.terms.prune:

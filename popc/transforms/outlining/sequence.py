@@ -11,13 +11,21 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from popc.ir import Graph, Op, OpSettings, Tensor, TensorKind
+from popc.ir import CallSite, Graph, Op, Tensor, TensorKind
 from popc.ops import OPS
 from popc.ops.aliases import Aliases
 from popc.ops.control import callee_of
 from popc.ops.load import find_load_ops
 
-__all__ = ["Entry", "Program", "Sequenced", "code_value", "exchange_of"]
+__all__ = [
+    "BOUND_TO_PLACE",
+    "Entry",
+    "Program",
+    "Sequenced",
+    "calls_around",
+    "code_value",
+    "exchange_of",
+]
 
 # How much it is worth that the code of an op is there once: much for what needs a plan or exchange
 # of its own, next to nothing for all else.  A call of what is outlined already saves no code.
@@ -37,6 +45,8 @@ _PLANNED: Final = frozenset(
     }
 )
 _HOST: Final = ("HostLoad", "HostStore")
+# Ops that are about the graph that they stand in.
+BOUND_TO_PLACE: Final = frozenset({*_HOST, "Accumulate", "CopyVarUpdate"})
 # PopART's high and low value of an op, which its option outlineThreshold is compared with.
 _PLANNED_VALUE: Final = 1000.0
 _OTHER_VALUE: Final = 0.1
@@ -47,6 +57,11 @@ def code_value(op: Op) -> float:
     if callee_of(op) is not None:
         return 0.0
     return _PLANNED_VALUE if exchange_of(op) is not None or op.op_type in _PLANNED else _OTHER_VALUE
+
+
+def calls_around(op: Op) -> tuple[CallSite, ...]:
+    """The calls of the model that ``op`` is part of, the outermost first; it is none of them."""
+    return op.settings.call if callee_of(op) is None else op.settings.call[:-1]
 
 
 def exchange_of(op: Op) -> Op | None:
@@ -84,7 +99,6 @@ class Program:
         strided: Tensors that are not contiguous, and so cannot be handed over.
         carried: What ops compute where it is going to be kept.
         keys: Those of `key` that are known.
-        calls_only: Only what calls of the model hold may become a part.
         replaced: Ops that are gone since `renew`, and the calls in their places.
         substitutes: Tensors that are gone since then, and the results of calls in their places.
     """
@@ -93,20 +107,12 @@ class Program:
     views: set[Op]
     strided: frozenset[Tensor]
     carried: frozenset[Tensor]
-    calls_only: bool = False
     keys: dict[Op, Hashable] = field(default_factory=dict[Op, Hashable])
     replaced: dict[Op, Op] = field(default_factory=dict[Op, Op])
     substitutes: dict[Tensor, Tensor] = field(default_factory=dict["Tensor", "Tensor"])
 
     @classmethod
-    def of(
-        cls,
-        graph: Graph,
-        orders: Mapping[Graph, Sequence[Op]],
-        aliases: Aliases,
-        *,
-        calls_only: bool = False,
-    ) -> Program:
+    def of(cls, graph: Graph, orders: Mapping[Graph, Sequence[Op]], aliases: Aliases) -> Program:
         """The program below ``graph``, in the given orders, without what load time does."""
         left_out = aliases.views.union(find_load_ops(graph))
         return cls(
@@ -114,7 +120,6 @@ class Program:
             set(aliases.views),
             frozenset(t for t, place in aliases.places.items() if place.strides is not None),
             _find_carried(graph, aliases),
-            calls_only,
         )
 
     def renew(self) -> None:
@@ -141,7 +146,7 @@ class Program:
     def key(self, op: Op) -> Hashable:
         """Equal for ops that do the same; ``None`` if ``op`` must stay where it is."""
         if op not in self.keys:
-            self.keys[op] = self._key(op) if self._may_move(op) else None
+            self.keys[op] = self.kind(op) if self._may_move(op) else None
         return self.keys[op]
 
     def _may_move(self, op: Op) -> bool:
@@ -151,8 +156,6 @@ class Program:
         value where it is going to be kept: a variable, or a state of a loop.  Transfers happen at
         times of their own.
         """
-        if self.calls_only and not op.settings.call:
-            return False
         if callee_of(op) is not None:
             return not any(tensor in self.carried for tensor in op.outputs)
         spec = OPS.get(op.op_type)
@@ -160,11 +163,14 @@ class Program:
             return False
         if op.settings.inplace:
             return False  # the user wants operands to be overwritten, which a callee may not do
-        roots = [self.root(tensor)[0] for tensor in op.present_inputs]
-        is_strided = any(root in self.strided for root in roots)
-        return not is_strided and not any(tensor in self.carried for tensor in op.outputs)
+        return not (self.reads_strided(op) or any(tensor in self.carried for tensor in op.outputs))
 
-    def _key(self, op: Op) -> Hashable:
+    def reads_strided(self, op: Op) -> bool:
+        """True if ``op`` reads what is not contiguous, and so cannot be handed over."""
+        return any(self.root(tensor)[0] in self.strided for tensor in op.present_inputs)
+
+    def kind(self, op: Op) -> Hashable:
+        """Equal for ops that do the same, but for what is in graphs that they do not call."""
         attributes = tuple(
             (name, type(value).__name__, repr(value))
             for name, value in sorted(op.attributes.items())
@@ -209,7 +215,7 @@ class Sequenced:
         for graph, order in program.orders.items():
             before: Hashable = None
             for op in order:
-                belonging = _belonging(op.settings, across_phases=across_phases)
+                belonging = _belonging(op, across_phases=across_phases)
                 if belonging != before:
                     found._part(Entry())
                 before = belonging
@@ -228,15 +234,16 @@ class Sequenced:
             self.symbols.append(-1 - len(self.symbols))
 
 
-def _belonging(settings: OpSettings, *, across_phases: bool) -> Hashable:
+def _belonging(op: Op, *, across_phases: bool) -> Hashable:
     """The key that ops of one part have in common; they may differ from part to part."""
+    settings = op.settings
     stage, phase, batch = (
         settings.pipeline_stage,
         settings.execution_phase,
         settings.batch_phase,
     )
     place = (stage, phase, None if across_phases else batch)
-    return place, settings.part, settings.recompute, settings.bins, settings.call
+    return place, settings.part, settings.recompute, settings.bins, calls_around(op)
 
 
 def _find_carried(graph: Graph, aliases: Aliases) -> frozenset[Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import ClassVar, Self
@@ -11,7 +12,8 @@ from popc.ir.attributes import text
 from popc.ops.build import build
 from popc.ops.streaming import find_remote
 from popc.placement import chip_of_results
-from popc.transforms.base import Pass
+from popc.target import find_target
+from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import PassContext
 from popc.transforms.streaming.phases import BINS
 from popc_runtime.errors import OptionError
@@ -37,22 +39,56 @@ class IoTileCopies(Pass):
 
     Constants are where they are needed, and what lies in streaming memory is on no tiles.
     Variables, and what graphs are given and give back, lie on the tiles that compute.
+
+    What io tiles would hold beyond their memory is not placed on them, chip by chip, and does not
+    overlap with computing.
+
+    Attributes:
+        num_io_tiles: How many tiles of a chip there are for transfers.
+        room: The bytes of data that those of one chip may hold; ``None``: any number.
     """
 
     name: ClassVar[str] = "io_tile_copies"
     optional: ClassVar[bool] = False
     num_io_tiles: int
+    room: int | None = None
 
     @classmethod
     def of(cls, context: PassContext) -> Self:
         """The pass that ``context`` asks for."""
-        return cls(context.options.num_io_tiles)
+        options = context.options
+        tiles, proportion = options.num_io_tiles, options.io_tile_memory_proportion
+        if not (tiles and proportion):
+            return cls(tiles)
+        memory = find_target(options.target).tile.memory_bytes
+        return cls(tiles, int(tiles * memory * proportion))
 
-    def run(self, graph: Graph) -> int:
-        """Insert copies; how many."""
+    def run(self, graph: Graph) -> PassOutcome:
+        """Move what has no room, and insert copies; how many."""
         graphs, remote = list(graph.walk()), find_remote(graph)
-        self._require_tiles([op for nested in graphs for op in nested.ops if _is_on_io(op)])
-        return sum(_copy_between_sets(nested, remote) for nested in graphs)
+        on_io = [op for nested in graphs for op in nested.ops if _is_on_io(op)]
+        self._require_tiles(on_io)
+        notes = tuple(self._moved(on_io))
+        copies = sum(_copy_between_sets(nested, remote) for nested in graphs)
+        return PassOutcome(copies + len(notes), notes=notes)
+
+    def _moved(self, ops: Sequence[Op]) -> Iterator[str]:
+        """Place the ops of chips that would hold too much elsewhere; says so for each chip."""
+        chips: dict[int | None, list[Op]] = {}
+        for op in ops:
+            chips.setdefault(op.settings.virtual_graph, []).append(op)
+        for chip, group in chips.items():
+            needed = sum(map(_bytes_held, group))
+            if self.room is None or needed <= self.room:
+                continue
+            for op in group:
+                op.settings = replace(op.settings, tile_set="compute")
+                op.attributes.pop("exchange", None)
+            where = "io tiles" if chip is None else f"io tiles of IPU {chip}"
+            yield (
+                f"{where} would hold {needed:,} bytes, but io_tile_memory_proportion lets them "
+                f"hold {self.room:,}: {len(group)} transfers run on the tiles that compute"
+            )
 
     def _require_tiles(self, ops: list[Op]) -> None:
         if ops and not self.num_io_tiles:
@@ -79,6 +115,12 @@ class IoTileCopies(Pass):
 
 def _is_on_io(op: Op) -> bool:
     return op.settings.tile_set == "io" and not op.subgraphs
+
+
+def _bytes_held(op: Op) -> int:
+    """The bytes of what a transfer holds: two samples, if one is moved while another is used."""
+    moved = sum(tensor.type.nbytes for tensor in op.outputs or op.present_inputs)
+    return 2 * moved if "exchange" in op.attributes else moved
 
 
 def _is_anywhere(tensor: Tensor, remote: AbstractSet[Tensor]) -> bool:

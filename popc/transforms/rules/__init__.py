@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from popc.transforms.rules import arithmetic, gathers, identities, movements, pads
+from popc.transforms.rules import arithmetic, fast_math, gathers, identities, movements, pads
 from popc.transforms.rules.rule import LocalRule
 
 __all__ = ["RULES", "LocalRule"]
@@ -13,4 +13,5 @@ RULES: Final[tuple[LocalRule, ...]] = (
     *arithmetic.RULES,
     *pads.RULES,
     *gathers.RULES,
+    *fast_math.RULES,
 )

@@ -87,7 +87,7 @@ class StorageMap:
         group = self._division(variable, location) if kind == "weight" else None
         whole = variable.type.shape if group else None
         if group is not None:
-            self._divide(variable, group[0])
+            self._divide(variable, *group)
         if variable.off_chip or whole is not None:
             tiles = self.tiles(location)
             self.stored[variable] = StoredTensor(
@@ -100,12 +100,15 @@ class StorageMap:
         written_in_parts = any("start" in op.attributes for op in _writers(self.graph, variable))
         if replicas == 1 or variable.rows or written_in_parts:
             return None
-        return (replicas, 1) if location.divides(variable.type.size) else None
+        domain = location.sharding_domain
+        group = domain.members(replicas), domain.stride(replicas)
+        return group if location.divides(variable.type.size) else None
 
-    def _divide(self, variable: Tensor, size: int) -> None:
+    def _divide(self, variable: Tensor, size: int, stride: int) -> None:
         """Let the variable, by all its names, be the part that a replica holds."""
+        replicas = range(self.options.replicated_graph_count)
         variable.whole = variable.type.shape
-        variable.rows = tuple(range(size))
+        variable.rows = tuple(replica // stride % size for replica in replicas)
         part = variable.type.with_shape((-(-variable.type.size // size),))
         for name in [variable, *_nested_names(variable)]:
             name.type = part

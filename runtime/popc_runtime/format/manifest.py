@@ -256,7 +256,8 @@ class Manifest:
                 return f"variable {variable.name!r} has {rows} rows for {self.replicas} replicas"
             if set(variable.rows) != set(range(max(variable.rows, default=-1) + 1)):
                 return f"rows of variable {variable.name!r} are missing"
-            if variable.whole and prod(variable.whole) > prod(variable.shape) * self.replicas:
+            parts = max(variable.rows, default=-1) + 1
+            if variable.whole and prod(variable.whole) > prod(variable.shape) * parts:
                 return f"parts of variable {variable.name!r} are missing"
         return ""
 

@@ -8,7 +8,7 @@ from math import prod
 from popc_runtime.ground.hints import Final
 from popc_runtime.native.costs import LEAST_PIXELS, MOST_PIXELS
 
-__all__ = ["copies_fit", "direct_wins", "lines_win", "winograd_wins"]
+__all__ = ["copies_fit", "direct_wins", "fits_rows", "lines_win", "winograd_wins"]
 
 _RESULT: Final = 4  # of a tile
 # A thread's copies of an image, which are to stay in its second cache, in floats.
@@ -20,6 +20,12 @@ _WIDEST: Final = 32  # columns of a result: where lines are longer, collecting w
 _FEW_RESULTS: Final = 32
 _LONG_WINDOW: Final = 512
 _SOME_PIXELS: Final = 256
+# What rows of channels-last images are computed of (csrc/kernels/conv/depthwise_rows.c).
+_ROW_GROUPS: Final = (4, 8)  # channels of a group
+_ROW_CHANNELS: Final = 16  # of all groups: a vector of any processor
+_ROW_TAPS: Final = 3  # in a line; of a column at most:
+_ROW_LINES: Final = 7
+_ROW_WIDTH: Final = 4  # results of a line
 _LEAST_IMAGES: Final = 8  # a guess: of fewer, threads get too few chunks to share them evenly
 
 
@@ -90,3 +96,21 @@ def lines_win(x: Sequence[int], w: Sequence[int], result: Sequence[int]) -> bool
     few_axes = len(x) <= 4 and prod(w[2:]) > 1
     fits = copied <= _MOST_COPIED and result[-1] <= _WIDEST
     return few_axes and fits and planes >= _LEAST_IMAGES
+
+
+def fits_rows(
+    w: Sequence[int], result: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> bool:
+    """True if a convolution of groups of few channels can be computed row by row.
+
+    Its images have their channels last then, and as many of them as the result.
+
+    Args:
+        w: [M, C / group, *kernel].
+        result: [N, M, *sizes].
+        strides: Of the windows, for each axis.
+        dilations: The same.
+    """
+    wide = w[0] >= _ROW_CHANNELS and w[1] in _ROW_GROUPS and result[-1] >= _ROW_WIDTH
+    window = len(w) == 4 and w[3] == _ROW_TAPS and w[2] <= _ROW_LINES
+    return wide and window and strides[-1] in (1, 2) and dilations[-1] == 1

@@ -10,12 +10,13 @@ __all__ = ["LEAST_PIXELS", "MOST_PIXELS"]
 # by channels of the input or of the result, whichever are fewer: those of the last row that is not
 # above.
 LEAST_PIXELS: Final = (
-    (24, 3136),
-    (32, 784),
-    (64, 400),
-    (128, 144),
-    (256, 144),
-    (512, 144),
+    (16, 64),
+    (24, 64),
+    (32, 64),
+    (64, 64),
+    (128, 64),
+    (256, 64),
+    (512, 64),
 )
 
 # Up to where images with their channels first are best turned and read pixel by pixel: pixels of a

@@ -77,15 +77,15 @@ class DeviceState:
     def _value(spec: VariableSpec, held: Sequence[Array]) -> Array:
         if not spec.rows:
             return held[0].copy()
-        if spec.whole:
-            flat: Array = np.concatenate([array.reshape(-1) for array in held])
-            return flat[: prod(spec.whole)].reshape(spec.whole)
-        return np.stack([held[spec.rows.index(row)] for row in range(max(spec.rows) + 1)])
+        rows = np.stack([held[spec.rows.index(row)] for row in range(max(spec.rows) + 1)])
+        if not spec.whole:
+            return rows
+        return rows.reshape(-1)[: prod(spec.whole)].reshape(spec.whole)
 
     def _set(self, spec: VariableSpec, value: npt.ArrayLike) -> None:
         share, rows = self._between.share, np.asarray(value)
         if spec.whole:
-            padded = np.zeros((share.total, *spec.shape), spec.dtype.storage)
+            padded = np.zeros((max(spec.rows) + 1, *spec.shape), spec.dtype.storage)
             padded.reshape(-1)[: rows.size] = rows.reshape(-1)
             rows = padded
         for number, array in zip(share.own, self._held(spec.name), strict=True):

@@ -80,7 +80,7 @@ def test_images_of_any_size(data: st.DataObject) -> None:
         residual = None if residual is None else _channels_last(residual)
     bias = _numbers(filters, seed=2) if data.draw(st.booleans(), label="bias") else None
     constant = data.draw(st.sampled_from([(), (1, 2)]), label="constant")
-    activation = data.draw(st.sampled_from(["", "Relu", "HardSwish"]), label="activation")
+    activation = data.draw(st.sampled_from(["", "Relu", "HardSwish", "Swish"]), label="activation")
     attributes = _attributes(tuple(pads), activation)
     _check(library, [x, w, bias, residual], out, attributes, constant)
 

@@ -19,7 +19,7 @@ METHODS = ("unroll_static", "unroll_dynamic", "loop")
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("schedule", ["scheduler", "isomorphic"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_results_are_the_same(method: str, schedule: str, data: st.DataObject) -> None:
     """Inputs [2, 3] are cut into two parts; small integers make sums exact."""

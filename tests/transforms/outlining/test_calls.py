@@ -88,9 +88,9 @@ def test_calls_share_one_graph(count: int, *, single: bool, outlining: bool) -> 
     np.testing.assert_allclose(found, _expected(count, single=single), rtol=1e-5, atol=1e-6)
 
 
-def test_one_call_needs_no_graph() -> None:
+def test_one_call_stays_a_call() -> None:
     archive = popc.compile(_called(1)).to_bytes()
-    assert _counts(archive)[:2] == (0, 0)
+    assert _counts(archive)[:2] == (1, 1)
     found = popc_runtime.load(archive).run(x=_X)["y"]
     np.testing.assert_allclose(found, _expected(1), rtol=1e-5)
 
@@ -126,6 +126,34 @@ def test_calls_are_differentiated_and_their_gradients_shared() -> None:
         np.testing.assert_allclose(value, trained[1][name], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("outlining", [False, True])
+def test_calls_in_calls_side_by_side(*, outlining: bool) -> None:
+    """Of two calls of a graph with two calls in it no op waits for one of the other call."""
+    model = _called(2)
+    inner = helper.make_graph(
+        list(model.graph.node),
+        "two layers",
+        [_tensor(name, *shape) for name, shape in (("x", (3, 4)), ("w0", (4, 4)), ("w1", (4, 4)))],
+        [_tensor("y", 3, 4)],
+    )
+    del model.graph.node[:]
+    for result, operands in (("u", ["x", "w0", "w1"]), ("v", ["x", "w1", "w0"])):
+        node = helper.make_node("Call", operands, [result], domain="ai.graphcore", callee=inner)
+        model.graph.node.append(node)
+    model.graph.node.append(helper.make_node("Add", ["u", "v"], ["y"]))
+    options = {"enable_outlining": outlining, "verify_ir": True}
+    archive = popc.compile(model, options=options).to_bytes()
+    assert _counts(archive)[:2] == (2, 4)
+    expected = np.zeros_like(_X)
+    for weights in (_WEIGHTS[:2], _WEIGHTS[1::-1]):
+        y = _X
+        for w in weights:
+            y = np.maximum(y @ w, 0) + y
+        expected += y
+    found = popc_runtime.load(archive).run(x=_X)["y"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def _of_functions() -> onnx.ModelProto:
     """Three calls of a function relu(x w) + x, and one of another, of the model."""
     model = _called(3)
@@ -147,10 +175,9 @@ def _of_functions() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "calls"), [("layer", 3), ("local.lay*", 3), ("other", 0), ("*", 4)]
+    ("pattern", "calls"), [("layer", 3), ("local.lay*", 3), ("other", 1), ("*", 4)]
 )
 def test_functions_that_are_wanted_as_calls(pattern: str, calls: int) -> None:
-    """A function that is called once needs no graph of its own."""
     options = {"outlined_functions": [pattern], "verify_ir": True}
     archive = popc.compile(_of_functions(), options=options).to_bytes()
     assert _counts(archive)[1] == calls

@@ -1,7 +1,7 @@
 """ai.graphcore Call: the subgraph ``callee`` is imported in place of the node.
 
-Its ops know that they belong to a call, and so they become one again when all passes have looked at
-them (`popc.transforms.outlining`): differentiation and the rest need not know of calls.
+Its ops know which calls they belong to, and so they become calls again when all passes have looked
+at them (`popc.transforms.outlining.calls`): differentiation and the rest need not know of calls.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.frontend.calls import ops_of_call
+from popc.frontend.names import abbreviated
 from popc.frontend.node import Node, RuleResult
 from popc.frontend.rules.common import graph_attribute
 from popc.frontend.rules.graphcore.operators import graphcore_domain
@@ -24,8 +25,8 @@ def _call(node: Node) -> RuleResult:
             f"{len(node.inputs)} inputs are given, but the callee takes {len(callee.input)}"
         )
     values = [node.value(index) for index in range(len(node.inputs))]
-    called = next(filter(None, node.output_names), node.name)
-    with ops_of_call(node.importer.graph, called):
+    name = abbreviated(callee.name) or "callee"
+    with ops_of_call(node.importer.graph, name, node.name):
         return node.importer.inline(callee, values)
 
 

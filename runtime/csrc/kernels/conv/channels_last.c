@@ -54,10 +54,11 @@ static void release(void *argument) {
 }
 
 static void pack_weights(const State *state, float *to) {
-    const int64_t window = state->conv.window;
+    const int64_t window = state->conv.window, in = state->conv.in;
     for (int64_t tap = 0; tap < window; tap++)
-        for (int64_t c = 0; c < state->channels; c++)
-            to[tap * state->channels + c] = state->conv.w[c * window + tap];
+        for (int64_t i = 0; i < in; i++)
+            for (int64_t c = 0; c < state->channels; c++)
+                *to++ = state->conv.w[(c * in + i) * window + tap];
 }
 
 static int64_t plan_copies(State *state) {
@@ -72,9 +73,9 @@ static int64_t plan_copies(State *state) {
 static bool plan(State *state, Params *params, Needs *needs) {
     Conv *conv = &state->conv;
     const int64_t unit = sizeof(float);
-    if (!ISA(read_strided_conv)(conv, params) || conv->in != 1 || conv->out != 1 || conv->packed)
+    if (!ISA(read_strided_conv)(conv, params) || conv->in != conv->out || conv->packed)
         return false;
-    state->channels = conv->groups;
+    state->channels = conv->groups * conv->in;
     needs->shared = plan_copies(state) * unit;
     state->source = source_of(conv);
     state->unit = ceil_div(CHUNK_WORK, conv->window * state->channels * PIXELS * BATCH);
@@ -92,8 +93,8 @@ static void plan_rows(State *state) {
     int64_t most = FIRST_CACHE / lines / LANES;
     if (most < LEAST_BLOCK) most = LEAST_BLOCK;
     state->blocks = ceil_div(ceil_div(state->channels, LANES), most);
-    state->unit =
-        ceil_div(CHUNK_WORK * state->blocks, conv->window * state->channels * conv->result[2]);
+    state->unit = ceil_div(
+        CHUNK_WORK * state->blocks, conv->window * conv->in * state->channels * conv->result[2]);
 }
 
 static void *prepare_depthwise(Params *params, Needs *needs) {
@@ -103,10 +104,15 @@ static void *prepare_depthwise(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
-    const int64_t bytes = state->channels * state->conv.window * (int64_t)sizeof(float);
+    const int64_t numbers = state->conv.in * state->conv.window;
+    const int64_t bytes = state->channels * numbers * (int64_t)sizeof(float);
     memset(state->outside, 0, (size_t)state->channels * sizeof(float));
     state->rows = ISA(has_rows)(&state->conv);
     if (state->rows) plan_rows(state);
+    if (!state->rows && state->conv.in != 1) {
+        release(state);
+        return NULL;
+    }
     if (!state->conv.constant) {
         state->packed = needs->shared;
         needs->shared += bytes;
@@ -122,7 +128,7 @@ static void *prepare_depthwise(Params *params, Needs *needs) {
 static void *prepare_pool(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
-    if (!plan(state, params, needs)) {
+    if (!plan(state, params, needs) || state->conv.in != 1) {
         release(state);
         return NULL;
     }
@@ -320,7 +326,7 @@ static void turn_some(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
     const bool out = job->turned == &job->state->y;
-    turn_line(job->turned, job->conv.groups, chunk, (float *)job->run->shared, out);
+    turn_line(job->turned, job->state->channels, chunk, (float *)job->run->shared, out);
 }
 
 static void turn_all(Job *job, const Turned *turned) {

@@ -5,10 +5,8 @@
 // channels that there are: as archives store them, or packed here.  An input with other strides is
 // copied first, with its padding, so that the taps of a line are one run.
 #include <stdlib.h>
-#include <string.h>
 
 #include "direct.h"
-#include "../support/squares.h"
 
 enum {
     SLICE = 1024,  // numbers of a long window that all pixels of a block go by before the next ones
@@ -21,7 +19,8 @@ enum {
     SHORT_RUN = 32,  // floats that a tap reads side by side; each pixel of a tile has an address
     MOST_BESIDE = 16,  // strips that a block of pixels goes by before the next one
     CHUNKS = 16,  // as many as are worth having
-    SQUARE = 16,  // numbers of windows that are packed at once: a line of the cache
+    MOST_REPEATED = 16,  // tiles, one behind the other
+    REPEATED_FLOATS = 1 << 12,  // of the input that these read: half of the first cache
 };
 
 typedef struct {
@@ -33,6 +32,7 @@ typedef struct {
     int64_t blocks, parts;  // of pixels and of strips
     int64_t beside;  // strips that a tile goes by before the next one does
     int64_t slices;  // of a window
+    int64_t most_repeated;  // tiles that a strip goes by before the next one does
     bool expected;  // whether each tile asks for where the next one will write
     int64_t packed_floats;
     float *own;  // weights that are packed when this is prepared
@@ -73,58 +73,6 @@ static int64_t place_of(const State *state, int64_t vector) {
     return (vector * LANES - column) * state->k + column;
 }
 
-// Where numbers `from` .. of a window, by channels and then taps, go in a panel: by taps first.
-typedef struct {
-    const Conv *conv;
-    int64_t channel, tap;
-} Line;
-
-static int64_t next_line(Line *line) {
-    const int64_t at = line->tap * line->conv->in + line->channel;
-    if (++line->tap == line->conv->window) {
-        line->tap = 0;
-        line->channel++;
-    }
-    return at;
-}
-
-// SQUARE numbers of the windows of `count` channels of a panel, or fewer.
-static void pack_lines(
-    const float *from, int64_t k, int64_t numbers, Line line, float *to, int64_t count) {
-    float *lines[SQUARE];
-    for (int64_t q = 0; q < numbers; q++) lines[q] = to + next_line(&line) * PANEL_COLUMNS;
-    int64_t o = 0;
-    for (; o + 4 <= count; o += 4, from += 4 * k) {
-        int64_t q = 0;
-        for (; q + 4 <= numbers; q += 4) {
-            Four four[4];
-            for (int i = 0; i < 4; i++) four[i] = load_four(from + i * k + q);
-            turn_square(four);
-            for (int i = 0; i < 4; i++) store_four(lines[q + i] + o, four[i]);
-        }
-        for (; q < numbers; q++)
-            for (int i = 0; i < 4; i++) lines[q][o + i] = from[i * k + q];
-    }
-    for (; o < count; o++, from += k)
-        for (int64_t q = 0; q < numbers; q++) lines[q][o] = from[q];
-    for (int64_t q = 0; count < PANEL_COLUMNS && q < numbers; q++)
-        memset(lines[q] + count, 0, (size_t)(PANEL_COLUMNS - count) * sizeof(float));
-}
-
-// Weights [out][in][taps] of a panel become [tap][in][PANEL_COLUMNS].
-static void pack_panel(const State *state, int64_t number, float *packed) {
-    const Conv *conv = &state->conv;
-    const int64_t group = number / state->panels, first = number % state->panels * PANEL_COLUMNS;
-    const int64_t rest = conv->out - first, count = rest < PANEL_COLUMNS ? rest : PANEL_COLUMNS;
-    const float *from = conv->w + (group * conv->out + first) * state->k;
-    float *to = packed + number * PANEL_COLUMNS * state->k;
-    for (int64_t q = 0; q < state->k; q += SQUARE) {
-        const int64_t numbers = state->k - q < SQUARE ? state->k - q : SQUARE;
-        const Line line = {conv, q / conv->window, q % conv->window};
-        pack_lines(from + q, state->k, numbers, line, to, count);
-    }
-}
-
 // How the work is divided.  Sums are the same however that is done.
 static void plan_chunks(State *state) {
     const Conv *conv = &state->conv;
@@ -150,6 +98,9 @@ static void plan_chunks(State *state) {
         few ? 1 : greater(1, BLOCK_FLOATS * state->strips / (state->k * LANES * state->vectors));
     state->beside = lesser(state->beside, lesser(state->strips, MOST_BESIDE));
     state->slices = state->beside == 1 ? greater(1, state->k / SLICE) : 1;
+    const int64_t read = state->k / conv->taps[2] * MOST_PIXELS / 2;  // by a tile
+    state->most_repeated =
+        state->slices > 1 ? 1 : lesser(1 + REPEATED_FLOATS / (read + 1), MOST_REPEATED);
     state->expected = state->beside == state->strips && state->slices == 1 && conv->y_channel == 1;
 }
 
@@ -166,7 +117,7 @@ static bool find_weights(State *state) {
     if (!conv->constant) return true;
     state->packed = state->own = aligned_alloc(64, (size_t)state->packed_floats * sizeof(float));
     for (int64_t i = 0; state->own && i < conv->groups * state->panels; i++)
-        pack_panel(state, i, state->own);
+        ISA(pack_weights_panel)(conv, i, state->own);
     return state->own;
 }
 
@@ -202,7 +153,7 @@ static void copy_line(void *context, int64_t chunk, int thread) {
 static void pack(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
-    pack_panel(job->state, chunk, job->unpacked);
+    ISA(pack_weights_panel)(&job->state->conv, chunk, job->unpacked);
 }
 
 // -- running --------------------------------------------------------------------------------------
@@ -292,33 +243,63 @@ static const char *ahead_of(const State *state, const Tile *tile, int64_t positi
     return tile->strip->ahead + position / slice * (state->k * line) + position % slice;
 }
 
+// The pixels of a tile, and how many tiles of as many follow in this line, whose windows lie
+// inside.
+typedef struct { int pixels, repeats; } Share;
+
+// Pixels of a line from here on whose windows lie inside.
+static int64_t pixels_inside(const Conv *conv, const Walk *walk) {
+    if (!lies_inside(conv, walk, 1)) return 0;
+    const int64_t line = conv->result[2] - walk->index[2], stride = conv->stride[2];
+    const int64_t space = walk->last[2] - walk->pixel.at[2];
+    return lesser(line, (stride == 1 ? space : space / stride) + 1);
+}
+
+// What comes next, if `rest` are left.  Where runs are short, tiles do not go over the ends of long
+// lines, so that most of them are even.
+static Share next_share(const State *state, const Walk *walk, int64_t rest, int64_t highest) {
+    const Conv *conv = &state->conv;
+    const int64_t length = conv->result[2], line = length - walk->index[2];
+    if (state->input.run < SHORT_RUN && length >= 3 * highest && line < rest) rest = line;
+    const int64_t tiles = ceil_div(rest, highest), pixels = ceil_div(rest, tiles);
+    const int64_t as_high = rest - tiles * (pixels - 1);  // others have a pixel less
+    Share share = {(int)pixels, 1};
+    if (as_high == 1 || state->most_repeated == 1) return share;
+    const int64_t inside = pixels_inside(conv, walk) / pixels;
+    share.repeats = (int)greater(1, lesser(lesser(as_high, inside), state->most_repeated));
+    return share;
+}
+
 // Finds the next pixels.
-static void find_tile(const Job *job, Walk *walk, Tile *tile, int count) {
+static void find_tile(const Job *job, Walk *walk, Tile *tile, Share share) {
     const Conv *conv = &job->state->conv;
+    const Source *source = &job->input.source;
+    const int count = share.pixels;
     tile->even = walk->index[2] + count <= conv->result[2] && lies_inside(conv, walk, count);
+    tile->repeats = share.repeats;
     if (!tile->even) {
-        tile->inside = walk_pixels(conv, &job->input.source, walk, count, tile->pixels);
+        tile->inside = walk_pixels(conv, source, walk, count, tile->pixels);
         for (int p = 0; p < count; p++) {
             tile->y[p] = tile->pixels[p].y;
             tile->residual[p] = tile->pixels[p].residual;
         }
         return;
     }
-    tile->from = walk->pixel.from;
-    for (int p = 0; p < MOST_PIXELS; p++) {
-        tile->y[p] = walk->pixel.y + p * conv->y_axis[2];
-        tile->residual[p] = walk->pixel.residual + p * conv->residual_axis[2];
-    }
-    pass_pixels(conv, &job->input.source, walk, count);
+    tile->next_from = count * tile->distance;
+    tile->next_y = count * conv->y_axis[2];
+    tile->next_residual = count * conv->residual_axis[2];
+    pass_pixels(conv, source, walk, count * share.repeats);
 }
 
-// How many pixels are the next tile, if `rest` are left.  Where runs are short, tiles do not go over
-// the ends of long lines, so that most of them are even.
-static int tile_pixels(const State *state, const Walk *walk, int64_t rest, int64_t highest) {
-    const int64_t length = state->conv.result[2], line = length - walk->index[2];
-    if (state->input.run < SHORT_RUN && length >= 3 * highest && line < rest) rest = line;
-    return (int)ceil_div(rest, ceil_div(rest, highest));
+// Where the pixels of an even tile lie.
+static void place_tile(const Conv *conv, const Pixel *first, int count, Tile *tile) {
+    tile->from = first->from;
+    for (int p = 0; p < count; p++) {
+        tile->y[p] = first->y + p * conv->y_axis[2];
+        tile->residual[p] = first->residual + p * conv->residual_axis[2];
+    }
 }
+
 // A block of pixels by strips first .. first + count - 1.
 static void make_block(
     const Job *job, const Part *part, Tile *tile, const Strip *strips, int64_t count,
@@ -329,21 +310,27 @@ static void make_block(
         if (strips[i].vectors > vectors) vectors = strips[i].vectors;
     const int64_t highest = ISA(most_pixels)(vectors);
     Walk walk = walk_from(&state->conv, &job->input.source, part->first);
-    int pixels;
-    for (int64_t first = part->first; first < part->end; first += pixels) {
-        pixels = tile_pixels(state, &walk, part->end - first, highest);
-        find_tile(job, &walk, tile, pixels);
+    Share share;
+    for (int64_t first = part->first; first < part->end; first += share.pixels * share.repeats) {
+        const Pixel pixel = walk.pixel;
+        share = next_share(state, &walk, part->end - first, highest);
+        find_tile(job, &walk, tile, share);
+        const int64_t behind = pixel.y + share.pixels * state->conv.y_axis[2];
         for (int64_t i = 0; i < count; i++) {
             const Strip *strip = strips + i;
             tile->strip = strip;
             tile->partial = partial + (first - part->first) * strip->vectors * LANES;
-            tile->ahead_step = pixels * strip->ahead_line / 65536;
+            tile->ahead_step = share.pixels * strip->ahead_line / 65536;
+            tile->next_ahead = share.pixels * (state->expected
+                                                   ? state->conv.y_axis[2] * (int64_t)sizeof(float)
+                                                   : strip->ahead_pixel);
             tile->ahead = ahead_of(
                 state, tile,
                 state->expected
-                    ? walk.pixel.y * (int64_t)sizeof(float) + pixels * strip->ahead_place
+                    ? behind * (int64_t)sizeof(float) + share.pixels * strip->ahead_place
                     : (part->whole ? first : first - part->first) * strip->ahead_pixel);
-            ISA(make_tile)(tile, pixels);
+            if (tile->even) place_tile(&state->conv, &pixel, share.pixels, tile);
+            ISA(make_tiles)(tile, share.pixels);
         }
     }
 }

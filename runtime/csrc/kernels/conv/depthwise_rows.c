@@ -1,7 +1,9 @@
-// Depthwise convolutions of channels-last tensors, a row of results at a time.
+// Depthwise convolutions of channels-last tensors, a row of results at a time, and those of groups of
+// as few channels as a vector holds several of.
 //
 // A span is a few neighbours in a row, by a vector of channels.  Each vector of the input that lies
-// under its windows is read once and multiplied by the weights of all taps that read it.
+// under its windows is read once and multiplied by the weights of all taps that read it; in groups,
+// once for each channel of a group, which is spread over the lanes of its group.
 #include "channels_last.h"
 #include "limits.h"
 
@@ -28,32 +30,87 @@ typedef struct {
 
 bool ISA(has_rows)(const Conv *conv) {
     const int64_t stride = conv->stride[2], columns = conv->taps[2];
-    return conv->groups >= LANES && conv->taps[0] == 1 && conv->result[0] == 1 &&
-           conv->before[0] == 0 && conv->taps[1] <= MOST_ROWS && (columns == 3 || columns == 5) &&
-           conv->dilation[2] == 1 && (stride == 1 || stride == 2) && conv->result[2] >= FEWEST;
+    const bool grouped = conv->in == conv->out && (conv->in == 4 || conv->in == 8) && columns == 3;
+    return (grouped || (conv->in == 1 && conv->out == 1)) && conv->groups * conv->out >= LANES &&
+           conv->taps[0] == 1 && conv->result[0] == 1 && conv->before[0] == 0 &&
+           conv->taps[1] <= MOST_ROWS && (columns == 3 || columns == 5) && conv->dilation[2] == 1 &&
+           (stride == 1 || stride == 2) && conv->result[2] >= FEWEST;
+}
+
+// Lane `I` of every four, and of every eight, lanes in all of them.
+#define FOUR(N, I) N + I, N + I, N + I, N + I
+#define EIGHT(N, I) FOUR(N, I), FOUR(N, I)
+#if VECTOR_BYTES == 64
+#define OF_FOUR(I) FOUR(0, I), FOUR(4, I), FOUR(8, I), FOUR(12, I)
+#define OF_EIGHT(I) EIGHT(0, I), EIGHT(8, I)
+#elif VECTOR_BYTES == 32
+#define OF_FOUR(I) FOUR(0, I), FOUR(4, I)
+#else
+#define OF_FOUR(I) FOUR(0, I)
+#endif
+#define SPREAD(LANES_OF, I) \
+    case I: return __builtin_shufflevector(cell, cell, LANES_OF(I));
+
+INLINE Floats spread_of_four(Floats cell, int number) {
+    switch (number) {
+        SPREAD(OF_FOUR, 0)
+        SPREAD(OF_FOUR, 1)
+        SPREAD(OF_FOUR, 2)
+        default: return __builtin_shufflevector(cell, cell, OF_FOUR(3));
+    }
+}
+
+#if VECTOR_BYTES == 64
+INLINE Floats spread_of_eight(Floats cell, int number) {
+    switch (number) {
+        SPREAD(OF_EIGHT, 0)
+        SPREAD(OF_EIGHT, 1)
+        SPREAD(OF_EIGHT, 2)
+        SPREAD(OF_EIGHT, 3)
+        SPREAD(OF_EIGHT, 4)
+        SPREAD(OF_EIGHT, 5)
+        SPREAD(OF_EIGHT, 6)
+        default: return __builtin_shufflevector(cell, cell, OF_EIGHT(7));
+    }
+}
+#endif
+
+// What channel number `number` of each group of `G` is multiplied with, for a vector of channels from
+// `c` on.
+INLINE Floats read_cell(const float *cell, int64_t c, int number, const int G) {
+    if (G == 1) return load_once(cell + c);
+    if (G == 4) return spread_of_four(load(cell + c), number);
+#if VECTOR_BYTES == 64
+    return spread_of_eight(load(cell + c), number);
+#else
+    return all_of(cell[c / G * G + number]);
+#endif
 }
 
 // A vector of channels from `c` on, of which those from `from` on are wanted.
 INLINE void make_channels(
-    const Span *span, const int K, const int S, const int P, const bool inside, int64_t c,
-    int64_t from) {
+    const Span *span, const int G, const int K, const int S, const int P, const bool inside,
+    int64_t c, int64_t from) {
     const Conv *conv = span->conv;
     const Epilogue *epilogue = &conv->epilogue;
-    const int64_t channels = conv->groups, step = conv->x_axis[2];
+    const int64_t channels = conv->groups * G, step = conv->x_axis[2];
     Floats totals[MOST];
     const Floats start = epilogue->row_bias ? load(epilogue->row_bias + c) : (Floats){0};
     UNROLLED_FOR (int p = 0; p < P; p++) totals[p] = start;
     for (int row = 0; row < span->rows; row++) {
-        Floats weights[MOST_COLUMNS];
-        UNROLLED_FOR (int k = 0; k < K; k++)
-            weights[k] = load(span->weights[row] + k * channels + c);
-        const float *line = span->lines[row] + c;
-        UNROLLED_FOR (int cell = 0; cell < (P - 1) * S + K; cell++) {
-            const Floats part = load_once(inside ? line + cell * step : span->cells[row][cell] + c);
-            UNROLLED_FOR (int k = 0; k < K; k++) {
-                const int place = cell - k;  // of the window that has the cell as tap k
-                if (place >= 0 && place % S == 0 && place / S < P)
-                    totals[place / S] += weights[k] * part;
+        const float *line = span->lines[row];
+        UNROLLED_FOR (int number = 0; number < G; number++) {
+            Floats weights[MOST_COLUMNS];
+            UNROLLED_FOR (int k = 0; k < K; k++)
+                weights[k] = load(span->weights[row] + (k * G + number) * channels + c);
+            UNROLLED_FOR (int cell = 0; cell < (P - 1) * S + K; cell++) {
+                const float *at = inside ? line + cell * step : span->cells[row][cell];
+                const Floats part = read_cell(at, c, number, G);
+                UNROLLED_FOR (int k = 0; k < K; k++) {
+                    const int place = cell - k;  // of the window that has the cell as tap k
+                    if (place >= 0 && place % S == 0 && place / S < P)
+                        totals[place / S] += weights[k] * part;
+                }
             }
         }
     }
@@ -71,33 +128,49 @@ INLINE void make_channels(
 }
 
 // The last vector reaches back, but writes nothing twice: the residual may be the result.
-INLINE void make_span(const Span *span, const int K, const int S, const int P, const bool inside) {
+INLINE void make_span(
+    const Span *span, const int G, const int K, const int S, const int P, const bool inside) {
     int64_t c = span->first;
-    for (; c + LANES <= span->end; c += LANES) make_channels(span, K, S, P, inside, c, c);
-    if (c < span->end) make_channels(span, K, S, P, inside, span->end - LANES, c);
+    for (; c + LANES <= span->end; c += LANES) make_channels(span, G, K, S, P, inside, c, c);
+    if (c < span->end) make_channels(span, G, K, S, P, inside, span->end - LANES, c);
 }
 
-#define SPAN(K, S, P)                                                              \
-    static __attribute__((noinline)) void span_##K##_##S##_##P(const Span *span) { \
-        if (span->inside)                                                          \
-            make_span(span, K, S, P, true);                                        \
-        else                                                                       \
-            make_span(span, K, S, P, false);                                       \
+#define SPAN(G, K, S, P)                                                                 \
+    static __attribute__((noinline)) void span_##G##_##K##_##S##_##P(const Span *span) { \
+        if (span->inside)                                                                \
+            make_span(span, G, K, S, P, true);                                           \
+        else                                                                             \
+            make_span(span, G, K, S, P, false);                                          \
     }
-#define SPANS(K, S) SPAN(K, S, 4) SPAN(K, S, 5) SPAN(K, S, 6) SPAN(K, S, 7) SPAN(K, S, 8)
-#define NAMES(K, S)                                                                  \
-    {span_##K##_##S##_4, span_##K##_##S##_5, span_##K##_##S##_6, span_##K##_##S##_7, \
-     span_##K##_##S##_8}
+#define SPANS(G, K, S) \
+    SPAN(G, K, S, 4) SPAN(G, K, S, 5) SPAN(G, K, S, 6) SPAN(G, K, S, 7) SPAN(G, K, S, 8)
+#define NAMES(G, K, S)                                                             \
+    {span_##G##_##K##_##S##_4, span_##G##_##K##_##S##_5, span_##G##_##K##_##S##_6, \
+     span_##G##_##K##_##S##_7, span_##G##_##K##_##S##_8}
 
-SPANS(3, 1)
-SPANS(3, 2)
-SPANS(5, 1)
-SPANS(5, 2)
+SPANS(1, 3, 1)
+SPANS(1, 3, 2)
+SPANS(1, 5, 1)
+SPANS(1, 5, 2)
+SPANS(4, 3, 1)
+SPANS(4, 3, 2)
+SPANS(8, 3, 1)
+SPANS(8, 3, 2)
 
 typedef void (*MakeSpan)(const Span *span);
+typedef MakeSpan MakeSpans[2][MOST - FEWEST + 1];  // of strides 1 and 2
 
-static const MakeSpan MAKE[2][2][MOST - FEWEST + 1] = {
-    {NAMES(3, 1), NAMES(3, 2)}, {NAMES(5, 1), NAMES(5, 2)}};
+static const MakeSpans OF_3 = {NAMES(1, 3, 1), NAMES(1, 3, 2)};
+static const MakeSpans OF_5 = {NAMES(1, 5, 1), NAMES(1, 5, 2)};
+static const MakeSpans OF_GROUPS_OF_4 = {NAMES(4, 3, 1), NAMES(4, 3, 2)};
+static const MakeSpans OF_GROUPS_OF_8 = {NAMES(8, 3, 1), NAMES(8, 3, 2)};
+
+static const MakeSpan *spans_of(const Conv *conv) {
+    const bool two = conv->stride[2] == 2;
+    if (conv->in == 8) return OF_GROUPS_OF_8[two];
+    if (conv->in == 4) return OF_GROUPS_OF_4[two];
+    return (conv->taps[2] == 5 ? OF_5 : OF_3)[two];
+}
 
 // Cells of the windows from result `first` of a row on; those outside of the input are zeros.
 static void find_cells(
@@ -119,12 +192,13 @@ static void find_cells(
 static void find_lines(
     const Conv *conv, const float *weights, const float *image, int64_t h, const float **begins,
     Span *span) {
+    const int64_t line = conv->taps[2] * conv->in * conv->out * conv->groups;
     span->rows = 0;
     for (int64_t tap = 0; tap < conv->taps[1]; tap++) {
         const int64_t at = h * conv->stride[1] - conv->before[1] + tap * conv->dilation[1];
         if (at < 0 || at >= conv->size[1]) continue;
         begins[span->rows] = image + at * conv->x_axis[1];
-        span->weights[span->rows++] = weights + tap * conv->taps[2] * conv->groups;
+        span->weights[span->rows++] = weights + tap * line;
     }
 }
 
@@ -143,7 +217,7 @@ void ISA(convolve_row)(
     int64_t end) {
     const int64_t image = row / conv->result[1], h = row % conv->result[1];
     const int64_t width = conv->result[2], spans = ceil_div(width, MOST);
-    const MakeSpan *make = MAKE[conv->taps[2] == 5][conv->stride[2] == 2];
+    const MakeSpan *make = spans_of(conv);
     const float *residual = conv->epilogue.residual, *begins[MOST_ROWS];
     float *y = conv->y + image * conv->y_batch + h * conv->y_axis[1];
     if (residual) residual += image * conv->residual_batch + h * conv->residual_axis[1];

@@ -134,7 +134,7 @@ INLINE void add_run(
     stream->ahead = ahead;
 }
 
-INLINE void make_sums(const Tile *tile, const int P, const int V) {
+INLINE void make_tile(const Tile *tile, const int P, const int V) {
     const Input *input = tile->input;
     Floats sums[MOST_PIXELS][MOST_VECTORS];
     const float *rows[MOST_PIXELS];
@@ -167,10 +167,20 @@ INLINE void make_sums(const Tile *tile, const int P, const int V) {
         UNROLLED_FOR (int v = 0; v < V; v++) store(tile->partial + (p * V + v) * LANES, sums[p][v]);
 }
 
-#define TILE(P, V)                                                           \
-    static __attribute__((noinline)) void tile_##P##_##V(const Tile *tile) { \
-        make_sums(tile, P, V);                                               \
+INLINE void make_some(Tile *tile, const int P, const int V) {
+    for (int64_t i = 1;; i++) {
+        make_tile(tile, P, V);
+        if (i >= tile->repeats) return;
+        tile->from += tile->next_from;
+        tile->ahead += tile->next_ahead;
+        UNROLLED_FOR (int p = 0; p < P; p++) tile->y[p] += tile->next_y;
+        if (tile->strip->residual)
+            UNROLLED_FOR (int p = 0; p < P; p++) tile->residual[p] += tile->next_residual;
     }
+}
+
+#define TILE(P, V) \
+    static __attribute__((noinline)) void tile_##P##_##V(Tile *tile) { make_some(tile, P, V); }
 #define FOUR_TILES(V) \
     TILE(1, V)        \
     TILE(2, V)        \
@@ -193,7 +203,7 @@ INLINE void make_sums(const Tile *tile, const int P, const int V) {
 #define EIGHT(V) SIX(V), tile_7_##V, tile_8_##V
 #define TWELVE(V) EIGHT(V), tile_9_##V, tile_10_##V, tile_11_##V, tile_12_##V
 
-typedef void (*MakeTile)(const Tile *tile);
+typedef void (*MakeTile)(Tile *tile);
 
 TWELVE_TILES(1)
 #if VECTOR_BYTES == 32
@@ -218,6 +228,4 @@ int ISA(most_pixels)(int vectors) {
     return most[vectors - 1];
 }
 
-void ISA(make_tile)(const Tile *tile, int pixels) {
-    MAKE[tile->strip->vectors - 1][pixels - 1](tile);
-}
+void ISA(make_tiles)(Tile *tile, int pixels) { MAKE[tile->strip->vectors - 1][pixels - 1](tile); }

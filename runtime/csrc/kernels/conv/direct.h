@@ -34,6 +34,9 @@ typedef struct {
 bool ISA(plan_input)(Conv *conv, Input *input);
 void ISA(release_input)(Input *input);
 
+// Weights [out][in][taps] of a panel of a group become [tap][in][PANEL_COLUMNS].
+void ISA(pack_weights_panel)(const Conv *conv, int64_t number, float *packed);
+
 // Lines of the copy, each of which can be made by itself.
 int64_t ISA(input_lines)(const Conv *conv, const Input *input);
 void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float *copy);
@@ -64,6 +67,9 @@ typedef struct {
     bool inside;  // all their windows, if they are not even
     Pixel pixels[MOST_PIXELS];
     int64_t y[MOST_PIXELS], residual[MOST_PIXELS];  // where pixels lie
+    // Tiles that are made one behind the other, if they are even: distances from one to the next.
+    int64_t repeats, next_from, next_y, next_residual;
+    int64_t next_ahead;  // in bytes
     const Strip *strip;
     bool expected;  // whether the tile before has asked for the results
     const char *ahead;  // what is needed next: so many bytes for each line of weights
@@ -73,6 +79,7 @@ typedef struct {
 // The most pixels of a tile of so many vectors.
 int ISA(most_pixels)(int vectors);
 
-void ISA(make_tile)(const Tile *tile, int pixels);
+// Makes a tile of so many pixels, and its repetitions; where they lie changes with each.
+void ISA(make_tiles)(Tile *tile, int pixels);
 
 #endif

@@ -20,12 +20,13 @@ typedef struct {
 static inline int64_t plan_copy(
     const Conv *conv, Turned *turned, const void *data, const int64_t *size, int64_t scratch,
     int64_t *batch, int64_t *channel, int64_t *axes) {
-    if (!data || *channel == 1 || conv->groups == 1) return scratch;
+    const int64_t channels = conv->groups * conv->in;
+    if (!data || *channel == 1 || channels == 1) return scratch;
     turned->data = (float *)data;
     turned->size = size;
     turned->scratch = scratch;
     turned->layout = (Layout){*batch, *channel, {axes[0], axes[1], axes[2]}};
-    int64_t step = conv->groups;
+    int64_t step = channels;
     for (int axis = AXES - 1; axis >= 0; axis--) {
         axes[axis] = step;
         step *= size[axis];

@@ -118,6 +118,8 @@ class SealWriter:
 class SealedFeed:
     """A source whose samples are verified: ``session.connect("x", SealedFeed("x.bin", key=key))``.
 
+    As a sink it writes a .npy file and its seal, which another one verifies.
+
     Attributes:
         path: The file of samples, .npy or raw; its seal lies beside it, ``x.bin.seal``.
     """
@@ -131,6 +133,10 @@ class SealedFeed:
         self.path: Final = Path(path)
         self._key = _checked(key)
         self._id = id
+
+    def writer(self, stream: StreamType) -> SealWriter:
+        """The means to seal samples of a stream."""
+        return SealWriter(self._key, self._id, stream.dtype.storage.name, stream.shape)
 
     def samples(self, stream: StreamType, *, repeat: bool = False) -> Iterator[Array]:
         """The samples, each verified when it is asked for; once more and again with ``repeat``.

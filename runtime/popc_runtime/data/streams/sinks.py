@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from popc_runtime.data.streams.samples import StreamType, check_sample, timed_out
+from popc_runtime.data.streams.seals import SealedFeed, seal_of
 from popc_runtime.errors import ResourceError, StreamUnderrunError, UsageError
 from popc_runtime.format import Array
 
@@ -18,6 +19,7 @@ __all__ = ["Sink", "SinkLike", "make_sink"]
 
 SinkLike: TypeAlias = (
     "Array | list[Array] | Callable[[Array], object] | queue.Queue[Any] | str | os.PathLike[str]"
+    " | SealedFeed"
 )
 
 
@@ -116,18 +118,44 @@ class _FileSink:
             ) from error
 
 
+class _SealedSink(_FileSink):
+    """The same with a seal beside it: samples are sealed when the program hands them over."""
+
+    def __init__(self, stream: StreamType, feed: SealedFeed) -> None:
+        super().__init__(stream, feed.path)
+        self._seal = feed.writer(stream)
+
+    def put(self, value: Array) -> None:
+        self._seal.add(value)
+        super().put(value)
+
+    def close(self) -> None:
+        super().close()
+        path = seal_of(self._path)
+        try:
+            with path.open("wb") as file:
+                self._seal.write(file)
+        except OSError as error:
+            raise ResourceError(
+                f"stream {self._stream.name!r}: cannot write {path}: {error}"
+            ) from error
+
+
 def make_sink(stream: StreamType, sink: SinkLike, *, timeout: float | None = None) -> Sink:
     """A `Sink` for whatever the caller has.
 
     A list is appended to; an array is filled along its first axis; a callable gets each
     sample; into a queue they are put, waiting up to ``timeout`` seconds each; a
-    path names the .npy file that is written when the session closes.
+    path names the .npy file that is written when the session closes, a `SealedFeed` one that is
+    sealed.
 
     Raises:
         UsageError: the sink is none of these.
     """
     if isinstance(sink, queue.Queue):
         return _QueueSink(stream, sink, timeout)
+    if isinstance(sink, SealedFeed):
+        return _SealedSink(stream, sink)
     if isinstance(sink, (str, os.PathLike)):
         return _FileSink(stream, Path(sink))
     if isinstance(sink, np.ndarray):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from popc_runtime.format.program import Packing
 from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.core.operands import Operands
-from popc_runtime.kernels.parts.windows import window_axes
-from popc_runtime.native.algorithms import direct_wins, lines_win
+from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
+from popc_runtime.native.algorithms import direct_wins, fits_rows, lines_win
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import contiguous_copy
 from popc_runtime.native.epilogues import epilogue_activation
@@ -95,18 +95,30 @@ def _kernel(conv: Operands[View]) -> str:
         return _PRODUCT
     if (bias is not None and not bias.is_contiguous) or w.size == 0:
         return ""
-    if group == 1 and x.ndim == 4 and conv.integer("winograd", 1):
-        axes = window_axes(conv, x.shape[2:], w.shape[2:], out.shape[2:])
-        if winograd_suits((x, w, residual), out, axes):
-            return _WINOGRAD
-    return _kernel_of_sums(x, w, out, residual, group)
+    axes = window_axes(conv, x.shape[2:], w.shape[2:], out.shape[2:])
+    if (
+        group == 1
+        and x.ndim == 4
+        and conv.integer("winograd", 1)
+        and winograd_suits((x, w, residual), out, axes)
+    ):
+        return _WINOGRAD
+    grouped = group > 1 and x.shape[1] == out.shape[1] and _fits_rows(w, out, axes)
+    return _kernel_of_sums(x, w, out, residual, group, grouped=grouped)
 
 
-def _kernel_of_sums(x: View, w: View, out: View, residual: View | None, group: int) -> str:
-    """The kernel that adds up products."""
+def _fits_rows(w: View, out: View, axes: Sequence[WindowAxis]) -> bool:
+    strides, dilations = [axis.stride for axis in axes], [axis.dilation for axis in axes]
+    return fits_rows(w.shape, out.shape, strides, dilations)
+
+
+def _kernel_of_sums(
+    x: View, w: View, out: View, residual: View | None, group: int, *, grouped: bool
+) -> str:
+    """The kernel that adds up products; ``grouped``: there is one for groups of few channels."""
     plain = out.is_contiguous and (residual is None or residual.is_contiguous)
     last = is_channels_last(x) and not x.is_contiguous
-    if x.shape[1] == group == w.shape[0] and (last or not plain):
+    if (grouped or x.shape[1] == group == w.shape[0]) and (last or not plain):
         return "DepthwiseLast_f32"
     if plain and x.shape[1] == group and w.shape[0] // group <= 2:
         return "DepthwiseConv_f32"

@@ -1,0 +1,43 @@
+"""The target of an estimate, with what is known about the program that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import field
+
+from popc.cost.mapping import linear_mapping
+from popc.cost.planner import Planner
+from popc.cost.settings import CostSettings
+from popc.ir import Op
+from popc.target import Target
+from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
+
+__all__ = ["Machine"]
+
+
+@frozen
+class Machine:
+    """The target, how it is used, and the plans made for it so far.
+
+    ``merged`` are transfers that share syncs with the one before, ``chips`` the numbers of the
+    chips along the ladder, in the order in which the program counts them; ``bounds`` says how many
+    bytes of a tile are left for the plans of ops, where the others leave less than usual.
+    """
+
+    target: Target
+    settings: CostSettings
+    planner: Planner
+    merged: AbstractSet[Op] = frozenset()
+    chips: tuple[int, ...] = (0,)
+    bounds: Mapping[Op, int] = field(default_factory=dict[Op, int])
+
+    def place(self, chip: int) -> int:
+        """The number along the ladder of a chip of the program."""
+        return self.chips[chip] if chip < len(self.chips) else chip
+
+    def share(self, elements: int, dtype: DType) -> int:
+        """Elements on the busiest tile if ``elements`` are mapped linearly."""
+        mapping = linear_mapping(elements, dtype, self.target.compute_tiles)
+        return min(mapping.run, max(elements, 1))

@@ -1,0 +1,120 @@
+"""Copies of what does not lie as vertices want it: what they take, and what poplin expects.
+
+Vertices take inputs in blocks of input channels, and weights in blocks of output by input
+channels.  Poplin's planner (ConvModel) expects copies of both, and of the result, wherever operands
+change places or channels have to be padded, and a regrouping of results whose blocks are not those
+that the next convolution takes.  What is copied when the plan runs is what does not lie in such
+blocks already.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from popc.cost.formulas import movement
+from popc.cost.formulas.numbers import Count, ceil_div
+from popc.cost.planner.candidates import Candidates
+from popc.cost.planner.methods import Method, VertexKind
+from popc.cost.planner.problem import ConvProblem, OperandLayout
+from popc.cost.planner.steps import CandidateStep, Shares
+from popc.target import Target
+
+__all__ = ["copies_inputs", "copies_weights", "transform"]
+
+_VECTOR = {"quarter": 8, "half": 4, "float": 2}
+_WEIGHTS_PER_UNIT = {"quarter": 32, "half": 16, "float": 8}
+_BYTES = {"quarter": 1, "half": 2, "float": 4}
+
+
+def copies_inputs(problem: ConvProblem, method: Method) -> bool:
+    """True if inputs have to be copied before vertices get them."""
+    return _copies(problem.inputs_lie, method, padded=_pads_inputs(problem, method))
+
+
+def copies_weights(problem: ConvProblem, method: Method) -> bool:
+    """True if weights have to be copied before vertices get them."""
+    padded = _pads_inputs(problem, method) or _pads_outputs(problem, method)
+    return _copies(problem.weights_lie, method, padded=padded)
+
+
+def _copies(lie: OperandLayout, method: Method, *, padded: bool) -> bool:
+    return not lie.placed and (padded or lie.block != method.in_group)
+
+
+def _pads_inputs(problem: ConvProblem, method: Method) -> bool:
+    return problem.in_channels % method.in_group != 0
+
+
+def _pads_outputs(problem: ConvProblem, method: Method) -> bool:
+    return problem.out_channels % method.out_group != 0
+
+
+def transform(
+    problem: ConvProblem,
+    method: Method,
+    splits: Candidates,
+    shares: Shares,
+    outputs: Count,
+    target: Target,
+) -> CandidateStep:
+    """Copies of operands that do not lie as the plan wants them."""
+    size, tiles = problem.element_bytes, splits.tiles
+    inputs = shares.inputs * splits.in_channels * splits.field * splits.groups
+    weights = shares.weights * splits.in_channels * splits.out_channels * splits.groups
+    sizes = ceil_div(inputs, tiles) * size, ceil_div(weights, tiles) * size
+    used = copies_inputs(problem, method), copies_weights(problem, method)
+    expected = _expected(problem, method, (*sizes, outputs), target)
+    if not any(used):
+        return CandidateStep("transform", expected=expected)
+    parts: list[tuple[Count, int]] = []
+    moved: Count = 0
+    for lie, bytes_, copied in zip(
+        (problem.inputs_lie, problem.weights_lie), sizes, used, strict=True
+    ):
+        if copied:
+            run = gcd(lie.run or problem.in_channels, method.in_group, problem.in_channels)
+            parts.append((bytes_, movement.smallest_piece(run * size)))
+            moved = moved + (0 if lie.block else bytes_)  # blocks become others where they are
+    payload = movement.exchange_cycles(moved, target.exchange.bytes_per_cycle)
+    exchanges = 0 if isinstance(moved, int) else 1
+    copy = movement.copy_cycles(*parts)
+    return CandidateStep("transform", payload, copy, exchanges, launches=1, expected=expected)
+
+
+def _expected(
+    problem: ConvProblem, method: Method, sizes: tuple[Count, Count, Count], target: Target
+) -> Count:
+    """Cycles, exchange included, that poplin's planner expects of copies and regrouping.
+
+    ``sizes``: bytes of inputs and weights of a tile, elements of its results.
+    """
+    memcpy, speed = target.tile.memcpy_bytes_per_cycle, target.exchange.bytes_per_cycle
+    moved = problem.swapped or problem.expanded > 1
+    pads, ends = _pads_inputs(problem, method), _pads_outputs(problem, method)
+    cycles: Count = 0
+    uses = (
+        (moved or pads or copies_inputs(problem, method), sizes[0], problem.inputs_type),
+        (moved or pads or ends or copies_weights(problem, method), sizes[1], problem.inputs_type),
+        (
+            (problem.swapped and problem.expanded == 1) or ends,
+            sizes[2] * _BYTES[problem.output_type],
+            problem.output_type,
+        ),
+    )
+    channels = problem.in_channels, problem.in_channels, problem.out_channels
+    for (used, bytes_, type_), count in zip(uses, channels, strict=True):
+        if used:
+            aligned = count % _VECTOR[type_] == 0
+            cycles = cycles + movement.exchange_cycles(bytes_, speed)
+            cycles = cycles + movement.rearrange_cycles(
+                bytes_, element_bytes=_BYTES[type_], memcpy=memcpy, aligned=aligned
+            )
+    grouped = method.out_group == _WEIGHTS_PER_UNIT[problem.inputs_type]
+    if not uses[2][0] and not grouped and not problem.product and method.kind is VertexKind.AMP:
+        cycles = cycles + movement.rearrange_cycles(
+            uses[2][1],
+            element_bytes=method.out_group * _BYTES[problem.output_type],
+            memcpy=memcpy,
+            aligned=problem.out_channels % _VECTOR[problem.output_type] == 0,
+        )
+    return cycles

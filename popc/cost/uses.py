@@ -1,0 +1,81 @@
+"""The code that ops of a program need, as they are met in the order of execution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from popc.cost.codesize import CodeUse
+from popc.cost.machine import Machine
+from popc.cost.mapping import Layout, layout_of, linear_mapping
+from popc.cost.phases import Phase
+from popc.cost.planner import Plan
+from popc.ir import Op, Tensor, TensorKind
+
+__all__ = ["CodeUses"]
+
+# Exchanges that bring weights to vertices, where an op reads any.
+_MOVING_WEIGHTS: Final = frozenset({"convolve", "gather", "scale and bias", "slice"})
+
+
+class CodeUses:
+    """Steps of the ops of each chip, every op once."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[int, object]] = set()
+        self._ops: set[Op] = set()
+        self._uses: dict[int, list[CodeUse]] = {}
+
+    def of(self, chip: int) -> Sequence[CodeUse]:
+        """The steps of every op that ``chip`` runs."""
+        return self._uses.get(chip, ())
+
+    def note(
+        self,
+        op: Op,
+        chip: int,
+        phases: tuple[Phase, ...],
+        plans: Sequence[Plan],
+        machine: Machine,
+        layouts: Mapping[Tensor, Layout],
+    ) -> None:
+        """Add the steps of an op; what a graph that is called does is there once."""
+        if op in self._ops or not phases:
+            return
+        self._ops.add(op)
+        key = chip, _signature(op, phases)
+        numbers = enumerate(phases)
+        weights = frozenset(number for number, phase in numbers if _moves_weights(op, phase))
+        tiles = max((plan.splits.tiles for plan in plans), default=0)
+        tiles = tiles or _tiles_of(op, machine, layouts)
+        self._uses.setdefault(chip, []).append(CodeUse(phases, tiles, key in self._seen, weights))
+        self._seen.add(key)
+
+
+def _tiles_of(op: Op, machine: Machine, layouts: Mapping[Tensor, Layout]) -> int:
+    """The tiles that have some of an operand or a result of ``op``."""
+    most = 1
+    for tensor in (*op.present_inputs, *op.outputs):
+        type_, tiles = tensor.type, layout_of(layouts, tensor).tiles
+        count = machine.target.compute_tiles
+        most = max(most, tiles or linear_mapping(type_.size, type_.dtype, count).used)
+    return most
+
+
+def _moves_weights(op: Op, phase: Phase) -> bool:
+    """True if the exchange of ``phase`` reads what lies where no other op has its own."""
+    word, _, index = phase.name.partition(" ")
+    if word == "operand" and index.isdigit():
+        tensor = op.optional(int(index))
+        return tensor is not None and _lasts(tensor)
+    return phase.name in _MOVING_WEIGHTS and any(map(_lasts, op.present_inputs))
+
+
+def _lasts(tensor: Tensor) -> bool:
+    return tensor.kind in {TensorKind.CONSTANT, TensorKind.VARIABLE} and tensor.type.rank > 0
+
+
+def _signature(op: Op, phases: tuple[Phase, ...]) -> object:
+    """Equal for ops that take the same steps with other data."""
+    types = tuple(str(tensor.type) for tensor in (*op.present_inputs, *op.outputs))
+    return op.op_type, types, str(sorted(op.attributes.items(), key=lambda item: item[0])), phases

@@ -1,0 +1,111 @@
+"""Bytes that are not data: where code lies, how much there is, and what gives way to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import popc
+from popc.cost import Phase, estimate
+from popc.cost.code import measure_code
+from popc.cost.codesize import BASE, CodeUse, sizes_of
+from popc.cost.report import Categories, Regions
+from popc.ir import Graph
+from popc.target import configure_target, find_target
+from tests.support.models import affine
+
+_TARGET = find_target("ipu2")
+_SMALL = configure_target(_TARGET, tiles_per_ipu=8)
+_PRODUCT = Phase("convolve", exchanges=1, launches=1, vertex="Conv amp", sources=20)
+_SUMS = Phase("reduce", exchanges=1, launches=1, vertex="ReduceAdd", sources=3)
+_BOTH = _PRODUCT, _SUMS
+
+
+@pytest.mark.parametrize(
+    ("use", "name", "bytes_"),
+    [
+        # The profile of BERT has 64 bytes of state for a product, 24 of control code for a step.
+        (CodeUse((_PRODUCT,), 8), "vertex_state", 28 + 36),
+        (CodeUse(_BOTH, 8), "control_code", 2 * 24),
+        (CodeUse((_SUMS,), 8), "vertex_fields", 3 * 4),
+        (CodeUse((_SUMS,), 8), "vector_descriptors", 8),
+        (CodeUse((_PRODUCT,), 8), "exchange_code", 4 * (4 + 20 + 8)),
+        (CodeUse(_BOTH, 8, known=True, weights=frozenset({0})), "exchange_code", 4 * (4 + 10 + 8)),
+        (CodeUse(_BOTH, 8, known=True), "exchange_code", 0),
+    ],
+)  # fmt: skip
+def test_sizes_of_an_op(use: CodeUse, name: str, bytes_: int) -> None:
+    assert sizes_of(use, _TARGET)[name] == bytes_
+
+
+def test_code_lies_on_the_tiles_that_use_it() -> None:
+    uses = [CodeUse((_PRODUCT,), 3), CodeUse((_PRODUCT,), 3), CodeUse((_SUMS,), 3)]
+    code = measure_code(Graph("main"), uses, _SMALL)
+    base = BASE["vertex_code"]
+    assert code["vertex_state"].tolist() == [64 + 16, 64, 64, 64, 64, 64, 16, 16]
+    conv, sums = 1_760, 670
+    kinds = [conv + sums, *[conv] * 5, sums, sums]
+    assert (code["vertex_code"] - base).tolist() == kinds
+
+
+def _layers(count: int) -> onnx.ModelProto:
+    half = TensorProto.FLOAT16
+    weights = [helper.make_tensor(f"w{i}", half, [64, 64], [0] * 4096) for i in range(count)]
+    nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(count)]
+    ends = [helper.make_tensor_value_info(name, half, [8, 64]) for name in ("x0", f"x{count}")]
+    graph = helper.make_graph(nodes, "layers", ends[:1], ends[1:], weights)
+    opsets = [helper.make_opsetid("", 20)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def test_each_op_has_code_but_kinds_of_vertices_are_there_once() -> None:
+    few, many = (popc.estimate(_layers(count)).memory[0] for count in (6, 12))
+    assert few.busiest.vertex_code == many.busiest.vertex_code
+    for name in ("vertex_state", "control_code", "exchange_code"):
+        own, others = (getattr(chip.average, name) - BASE.get(name, 0) for chip in (few, many))
+        assert 1.2 * own < others <= 2.1 * own, name
+
+
+def test_a_small_program_takes_what_the_smallest_one_does() -> None:
+    """The vendor's user guide tells 4,404 bytes of a tile, for two additions."""
+    chip = popc.estimate(affine(4)).memory[0]
+    assert sum(chip.peak) / len(chip.peak) == pytest.approx(4_404, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("held", "regions"),
+    [
+        (Categories(vertex_code=1000, variables=5000), Regions(1000, 5000, 0)),
+        (Categories(vertex_code=1000, variables=500_000), Regions(75_016, 425_984, 0)),
+        (Categories(vertex_code=300_000), Regions(212_992, 0, 87_008)),
+        (Categories(variables=700_000), Regions(212_992, 425_984, 61_024)),
+    ],
+)
+def test_regions(held: Categories, regions: Regions) -> None:
+    """Code cannot lie in the interleaved region; data can lie in both."""
+    assert Regions.of(held, _TARGET.tile) == regions
+
+
+def test_ops_are_planned_again_for_what_memory_others_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    half = TensorProto.FLOAT16
+    weights = helper.make_tensor(
+        "w", half, [512, 512], np.zeros(512 * 512, np.float16).tobytes(), raw=True
+    )
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Tanh", ["h"], ["t"]),
+        helper.make_node("Add", ["x", "t"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, half, [1024, 512]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "product", ends[:1], ends[1:], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    again = popc.estimate(model, options={"tiles_per_ipu": 8})
+    monkeypatch.setattr(estimate, "_PLANNED_AGAIN", 0)
+    once = popc.estimate(model, options={"tiles_per_ipu": 8})
+    assert (once.fits, again.fits) == (False, True)
+    most = [max(op.temporary_bytes for op in report.ops) for report in (once, again)]
+    assert most[1] < most[0]
