@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from popc.options.dialects.tensorflow import TENSORFLOW
 from popc.trained.estimator import Estimator
 from popc.trained.step_log import StepLog
 from popc_runtime.errors import UsageError
+from popc_runtime.ground.frozen import frozen
 
 if TYPE_CHECKING:
     from popc.frontend import ModelSource
@@ -40,7 +40,7 @@ _WITHOUT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IPURunConfig:
     """Settings of an estimator's device; names and defaults are TensorFlow's."""
 
