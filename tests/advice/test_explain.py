@@ -61,16 +61,6 @@ def test_advice_holds(
     assert times == sorted(times)
 
 
-def test_the_largest_proportion_that_fits(tmp_path: Path) -> None:
-    target = small_target(tmp_path, kilobytes=22)
-    fixes = _explain(target, 256, budget=20).to_dict()["fixes"]
-    name = "available_memory_proportion"
-    best = next(fix["change"]["options"][name] for fix in fixes if name in str(fix["change"]))
-    larger = {"options": {name: round(best + 0.01, 2)}}
-    with pytest.raises(DoesNotFitError):
-        _compile(target, 256, larger)
-
-
 def test_what_is_in_the_way(tmp_path: Path) -> None:
     found = _explain(small_target(tmp_path, kilobytes=22), 256, budget=0)
     chip = found.diagnosis.chips[0]
