@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, BinaryIO, Unpack
 from popc.archive import Archive, Content, build_archive
 from popc.collector import without_collector
 from popc.compiler import Compiled, Planned, compile_program, plan_program
-from popc.evaluation import compile_evaluation
-from popc.fitting import prove_fits
 from popc.frontend import ModelSource
 from popc.ops.shared import sharing
 from popc.progress import UNWATCHED, OnProgress, Watch
@@ -76,9 +74,15 @@ def archive_of_requests(
     against: str | os.PathLike[str] | None = None,
 ) -> Archive:
     """The archive of the programs that ``requests`` ask for; see `compile_requests`."""
-    fits = prove_fits(requests, compiled[0].planned.program.loaded)
+    fits: tuple[FitSpec, ...] = ()
+    if requests.split or requests.pad:
+        from popc.fitting import prove_fits
+
+        fits = prove_fits(requests, compiled[0].planned.program.loaded)
     programs = list(compiled)
     if requests.evaluate:
+        from popc.evaluation import compile_evaluation
+
         programs += [compile_evaluation(program, watch) for program in compiled]
     archive = archive_of(programs, fits, watch)
     for program in programs:

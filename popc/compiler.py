@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from popc.devices import (
@@ -23,14 +23,7 @@ from popc.printable import counted
 from popc.progress import UNWATCHED, Made, OnBytes, Snapshot, Stage, Watch, no_bytes
 from popc.request import CompileRequest
 from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
-from popc.training import (
-    TrainingSettings,
-    add_state,
-    add_training,
-    require_weights,
-    resume_state,
-    rewrite_before_training,
-)
+from popc.training import add_state, resume_state
 from popc.transforms import (
     PassReport,
     check_replicas,
@@ -47,6 +40,7 @@ from popc_runtime.format import (
     format_program,
     instructions_of,
 )
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "Compiled",
@@ -60,7 +54,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transformed:
     """A program whose graph is not edited any more.
 
@@ -91,7 +85,7 @@ class Transformed:
         return self.model.graph
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Planned:
     """A program whose ops have an order, and whose tensors have places: it can be costed."""
 
@@ -115,7 +109,7 @@ class Planned:
         return self.program.graph
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compiled:
     """A program as instructions: it can be put into an archive."""
 
@@ -200,9 +194,11 @@ def transform_program(
     passes: list[PassReport] = []
     if request.training is not None:
         with watch.stage(Stage.TRAIN) as made:
-            variables = (variable.name for variable in model.graph.variables)
-            require_weights(request.training, {*loaded.weight_names(), *variables})
-            model, training, passes = _trained(model, request.training, request.options, watch)
+            weights = {
+                *loaded.weight_names(),
+                *(variable.name for variable in model.graph.variables),
+            }
+            model, training, passes = _trained(model, request, weights, watch)
             model = resume_state(model, loaded)
             _show_graph(made, model.graph)
     model = replace(model, limits=index_limits(model.graph))
@@ -252,9 +248,14 @@ def _show_graph(made: Made, graph: Graph) -> None:
 
 
 def _trained(
-    model: ImportedModel, settings: TrainingSettings, options: Options, watch: Watch
+    model: ImportedModel, request: CompileRequest, weights: Collection[str], watch: Watch
 ) -> tuple[ImportedModel, TrainingSpec, list[PassReport]]:
-    """The model as a training step."""
+    """The model as a training step; ``weights`` are the names of all that could be trained."""
+    from popc.training import add_training, require_weights, rewrite_before_training
+
+    settings, options = request.training, request.options
+    assert settings is not None, "only what trains comes here"
+    require_weights(settings, weights)
     reports: list[PassReport] = []
 
     def cut(graph: Graph, barriers: Collection[Tensor]) -> None:

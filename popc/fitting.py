@@ -11,7 +11,7 @@ the way.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
@@ -26,6 +26,7 @@ from popc.requests import Requests
 from popc.transforms.batch_serialization import Case, Cut, part_type, sound_cut
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FitMode, FitSpec
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["prove_fits"]
 
@@ -154,7 +155,7 @@ def _prove_one(
 _Row: TypeAlias = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Alone:
     """The graph of one sample.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from popc_runtime.display import table_html
+from popc_runtime.ground.frozen import frozen
 
 if TYPE_CHECKING:
     from popc.ir import Graph, Op
@@ -59,7 +59,7 @@ class Snapshot(StrEnum):
     FINAL = "final"  # in the order in which it runs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgressEvent:
     """One stage began, went on or ended.
 
@@ -102,7 +102,7 @@ class Stopped(Exception):
     """A watch has stopped a compilation behind the stage that it was to stop at."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watch:
     """Tells of the progress of stages and of what they made.
 

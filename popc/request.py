@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Self, TypeAlias, TypedDict, Unpack
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeAlias, TypedDict, Unpack
 
 from popc.frontend import (
     Annotations,
@@ -32,17 +32,13 @@ from popc.options import (
     resolve_options,
 )
 from popc.progress import UNWATCHED, Watch
-from popc.training import (
-    TrainingSettings,
-    needed_names,
-    parse_training,
-    read_training_file,
-    training_anchors,
-    with_requests,
-)
 from popc.transforms import excludable_passes, optional_passes
 from popc_runtime.errors import UsageError
 from popc_runtime.format import Origin
+from popc_runtime.ground.frozen import frozen
+
+if TYPE_CHECKING:
+    from popc.training import TrainingSettings
 
 __all__ = [
     "CompileKeywords",
@@ -89,7 +85,7 @@ class CompileKeywords(TypedDict, total=False):
     meta: Mapping[str, str] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompileRequest:
     """A model and what is fixed about it, checked as far as that needs no look at the model.
 
@@ -134,6 +130,8 @@ class CompileRequest:
         _refuse_other_mode(given, trains=trains)
         options = given if isinstance(given, Options) else make_options(given, trains=trains)
         if training is not None:
+            from popc.training import with_requests
+
             training = with_requests(training, options.foreign.training)
         return cls(
             given_model(model),
@@ -267,6 +265,8 @@ def _bound_for_training(
     bindings: Bindings, loaded: LoadedModel, training: TrainingSettings, options: Options
 ) -> Bindings:
     """``bindings`` with the weights that become variables, and the tensors that training needs."""
+    from popc.training import needed_names, training_anchors
+
     plain, _ = training_anchors(bindings.anchors, training.loss.name)
     known = dict.fromkeys([*loaded.tensor_names(), *(info.name for info in loaded.inputs)])
     needed = needed_names(training, bindings.anchors, known)
@@ -323,6 +323,8 @@ def make_training(
     """
     if train is None and loss is None and optimizer is None:
         return None
+    from popc.training import TrainingSettings, parse_training, read_training_file
+
     if train is not None:
         if loss is not None or optimizer is not None:
             raise UsageError("train already names loss and optimizer: do not give them as well")

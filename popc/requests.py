@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 from math import isfinite
 from typing import Any, BinaryIO, Final, TypedDict, Unpack
@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Final, TypedDict, Unpack
 from popc.frontend import ModelSource
 from popc.request import CompileRequest, OptionsSource, TrainingSource
 from popc_runtime.errors import UsageError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Requests", "SeveralKeywords", "several_requests"]
 
@@ -45,7 +46,7 @@ class SeveralKeywords(TypedDict, total=False):
     evaluate: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Requests:
     """Requests that differ in shapes and dimensions alone.
 

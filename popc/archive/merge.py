@@ -33,13 +33,14 @@ from popc_runtime.format import (
     VariableSpec,
     reach,
 )
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["ProgramPart", "merge_images"]
 
 _LASTING: Final = (Region.STATE, Region.REMOTE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramPart:
     """A program that is going to be one of several.
 

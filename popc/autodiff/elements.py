@@ -7,17 +7,17 @@ gives the gradient of its element instead, and the loop stacks them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from popc.autodiff.backward import Backward
 from popc.autodiff.loop_parts import LoopParts
 from popc.ir import Shape, Tensor, TensorType
 from popc.ir.attributes import integer
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Element", "elements_of", "joined_rows"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Element:
     """The result of Gather(capture, start + step * iteration).
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integer
 from popc.ops.control import first_capture
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["FIRST_STATE", "LoopParts"]
 
 FIRST_STATE = 2  # operand of the op, input of the body
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoopParts:
     """A reading of ``op``, which must be a Loop."""
 

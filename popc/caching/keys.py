@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,13 +18,14 @@ from popc.target import target_file
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FORMAT_VERSION, SCHEMA_HASH, Origin
 from popc_runtime.format.serialization import Packable
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["KeyParts", "compiler_parts", "key_parts"]
 
 _ELSEWHERE = ("model", "options")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyParts:
     """The parts of a key, and the files that were read for them.
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from popc.caching.keys import key_parts
 from popc.reporting.estimation import check_target
 from popc.requests import Requests
 from popc_runtime.cache import CacheEntry, key_of, stored_entries
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Answer", "Difference", "explain_key"]
 
 _MISSING = "-"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """A part of the key in which an entry differs.
 
@@ -35,7 +35,7 @@ class Difference:
         return {"part": self.part, "entry": self.entry, "asked": self.asked}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """The answer whether a program is in the cache, and if not, the nearest one.
 

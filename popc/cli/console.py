@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import click
@@ -16,13 +15,14 @@ from popc.cli.report import Report
 from popc.printable import printable
 from popc.progress import OnProgress, ProgressEvent
 from popc_runtime.errors import BudgetError, DoesNotFitError, PopcError, SpokenHint
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Console"]
 
 _PATIENCE: Final = 10.0  # seconds before a log gets a line about a stage that goes on
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Console:
     """Output settings, from the options of the root command.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -22,6 +22,7 @@ from popc.inputs.arguments import (
     read_stdin,
 )
 from popc_runtime.errors import UsageError
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.process.paths import is_url
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ __all__ = [
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelSettings:
     """The user's settings for a model, as given on the command line.
 

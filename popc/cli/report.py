@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from popc.printable import counted, format_table
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Report", "counted", "format_bytes", "format_seconds", "format_table"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """The result of a verb.
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from popc_runtime.errors import UsageError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["TrainSettings"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrainSettings:
     """The options of the verb, by name."""
 

@@ -7,12 +7,12 @@ which every row is an op, and the smallest program in the user guide of TensorFl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from popc.cost.formulas.numbers import WORKERS, ceil_div
 from popc.cost.phases import Phase
 from popc.target import Target
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["BASE", "CodeUse", "code_bytes", "host_bytes", "kinds_of", "sizes_of"]
 
@@ -86,7 +86,7 @@ _HOST_HEADER: Final = 8  # of a packet
 BASE: Final = {"vertex_code": 140, "control_code": 600, "exchange_code": 50}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodeUse:
     """The steps of an op, and the tiles that need code for them.
 

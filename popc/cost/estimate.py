@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from math import prod
 
@@ -29,6 +29,7 @@ from popc.ops.control import callee_of
 from popc.ops.main_loops import PIPELINE, is_pipeline
 from popc.schedule import Schedule
 from popc.target import Target, select_ipus
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["estimate_costs", "estimate_execution"]
 
@@ -79,7 +80,7 @@ def estimate_execution(
     return Execution(graph, schedule, target, estimator.phases, hidden, beside)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Found:
     """An estimator that has seen a whole program, and what it has found."""
 

@@ -19,11 +19,12 @@ from popc.ir import Graph, Op
 from popc.ops.main_loops import main_loops
 from popc.schedule import Schedule
 from popc.target import Target
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Execution", "encode_execution"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Execution:
     """The costs of every op when it runs once.
 

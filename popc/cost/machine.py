@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from popc.cost.mapping import linear_mapping
 from popc.cost.planner import Planner
@@ -12,11 +12,12 @@ from popc.cost.settings import CostSettings
 from popc.ir import Op
 from popc.target import Target
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Machine"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """The target, how it is used, and the plans made for it so far.
 

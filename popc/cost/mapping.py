@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Table
-from dataclasses import dataclass
 
 import numpy as np
 
 from popc.ir import Tensor, TensorKind
 from popc_runtime.format import Array, DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "LINEAR",
@@ -39,7 +39,7 @@ def lanes_of(dtype: DType) -> str:
     return "float" if dtype.is_float else "int"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mapping:
     """Consecutive runs of elements on consecutive tiles, from tile ``first`` on, cyclically.
 
@@ -112,7 +112,7 @@ def linear_mapping(
     return Mapping(elements, run, size, tiles, first % tiles)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """The distribution of the elements of a tensor, as far as costs depend on it.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from popc.target import Target
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Cycles", "Phase"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cycles:
     """Cycles by what they are spent on."""
 
@@ -43,7 +44,7 @@ class Cycles:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Phase:
     """An exchange and the vertices after it; either may be missing.
 

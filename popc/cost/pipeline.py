@@ -10,6 +10,7 @@ from typing import Any, Final
 from popc.cost.phases import Cycles
 from popc.ir import Graph, Op
 from popc.ops.main_loops import PIPELINE
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["PipelineCost", "StageCost", "Timeline", "pipeline_step"]
 
@@ -24,7 +25,7 @@ def pipeline_step(graph: Graph, op: Op) -> int | None:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StageCost:
     """The costs of one chip in a cycle in which all stages run."""
 
@@ -37,7 +38,7 @@ class StageCost:
         return {"ipu": self.ipu, "stages": list(self.stages), "cycles": self.cycles}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PipelineCost:
     """The costs of a pipeline: the slowest chip of each step counts.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import PipelineCost
 from popc.target import Target, Tile
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "Categories",
@@ -20,7 +21,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpCost:
     """One op.
 
@@ -73,7 +74,7 @@ class OpCost:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Categories:
     """Bytes of a tile by what they hold, in the words of the vendor's memory profiles.
 
@@ -115,7 +116,7 @@ class Categories:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Regions:
     """Bytes of a tile by region of its memory; code lies in the one that is not interleaved."""
 
@@ -140,7 +141,7 @@ class Regions:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveStep:
     """One step of the schedule.
 
@@ -159,7 +160,7 @@ class LiveStep:
     tile: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveTensor:
     """A tensor with memory of its own; views, results in place and joined operands lie in it.
 
@@ -183,7 +184,7 @@ class LiveTensor:
     on_busiest: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryReport:
     """The memory of one chip.
 
@@ -255,7 +256,7 @@ class MemoryReport:
         return data
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CostReport:
     """The costs of one run of a program on a target.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from popc.ir import OpSettings
 from popc.options import CopyingStrategy, Partials
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["CostSettings"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CostSettings:
     """The settings for planning convolutions and matrix products.
 

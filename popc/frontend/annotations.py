@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import onnx
@@ -24,6 +24,7 @@ from popc.options.annotations import (
 )
 from popc.options.locations import parse_location, words_of
 from popc_runtime.errors import ModelError, OptionError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Annotations", "annotate_ops", "is_annotated", "useless_annotations"]
 
@@ -43,7 +44,7 @@ _OF_OPERATORS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Annotations:
     """The user's rules.
 

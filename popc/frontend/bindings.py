@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import onnx
@@ -22,6 +22,7 @@ from popc.frontend.recomputation import RecomputeRequests
 from popc.ir import TensorType
 from popc_runtime.errors import ModelError, SpokenHint, UsageError
 from popc_runtime.format import DEFAULT_LIMITS, Array, DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "Bindings",
@@ -34,7 +35,7 @@ __all__ = [
 _LISTED: Final = 12  # names shown when someone asks for one that does not exist
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrainingBindings:
     """The training that a model is imported for, when weights are going to be variables.
 
@@ -54,7 +55,7 @@ class TrainingBindings:
     trains: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bindings:
     """The settings that the user fixes about a model before it is compiled.
 
@@ -94,7 +95,7 @@ class Bindings:
         return self.training.keep if self.training else ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResolvedInputs:
     """Every input of the model is in one of the two.
 

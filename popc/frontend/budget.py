@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from popc.frontend.names import shown
 from popc_runtime.errors import SpokenHint, TooMuchWorkError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["NO_LIMITS", "ImportBudget", "ImportLimits"]
 
 _PATH_SHOWN: Final = 3  # nodes named in a message, from the model's own inwards
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImportLimits:
     """The bounds on the import of a model.
 

@@ -12,7 +12,6 @@ import subprocess
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +24,7 @@ from popc.frontend.hosts import ForeignModel
 from popc.printable import printable
 from popc.progress import UNWATCHED, Stage, Watch
 from popc_runtime.errors import ModelError, OptionError, ResourceError, UsageError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["NO_CONVERTER", "Converter"]
 
@@ -35,7 +35,7 @@ _LAST_LINES: Final = 12
 _WIDTH: Final = 70  # of what progress shows of a line
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Converter:
     """The way to an ONNX model from one of another framework.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import onnx
@@ -11,6 +10,7 @@ import onnx
 from popc.frontend.tensors import dtype_name
 from popc.ir import Graph
 from popc_runtime.errors import UsageError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "DeclaredInput",
@@ -29,7 +29,7 @@ Dim: TypeAlias = "int | str | None"
 _PLACEHOLDER: Final = re.compile(r"\?|-1|[Nn]one|unk__\d+|unknown|\s*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenDim:
     """A dimension without a size: the one of this name, or else of this axis of this input."""
 
@@ -38,7 +38,7 @@ class OpenDim:
     axis: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenInput:
     """An input with open dimensions; the others have sizes."""
 
@@ -52,7 +52,7 @@ class OpenDimensionsError(UsageError):
     inputs: tuple[OpenInput, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeclaredInput:
     """An input as the model declares it; ``dims`` is ``None`` if it has no shape there."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite, sqrt
 from typing import Final, TypeAlias
 
@@ -22,6 +22,7 @@ from popc.frontend.tensors import decode_tensor, is_supported
 from popc.frontend.walk import all_nodes
 from popc.ir import TensorType
 from popc_runtime.format import Array
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels.core.preparation import floats_of
 
 __all__ = ["FormulaNumbers", "find_formula_numbers"]
@@ -57,7 +58,7 @@ _CONVERTERS: Final = re.compile(
 _Use: TypeAlias = "tuple[onnx.NodeProto, int]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FormulaNumbers:
     """Initializers that are not what they seem.
 

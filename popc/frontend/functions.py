@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -15,11 +14,12 @@ from popc.frontend.values import SequenceValue, Value
 from popc.frontend.walk import nested_graphs
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["FunctionBody", "FunctionTable", "find_schema"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FunctionBody:
     """A function to import in place of a node."""
 

@@ -8,7 +8,7 @@ inference is asked for that node, and if it does not know either, the results ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from popc.frontend.values import Unknown
 from popc.ir import Graph, Tensor, TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["GrowingModel", "InferredType", "type_of_message"]
 
@@ -39,7 +40,7 @@ _REFUSALS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InferredType:
     """An ONNX element type number, and the size of each dimension."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from popc_runtime.errors import SpokenHint
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.process.paths import open_regular
 
 __all__ = ["ForeignModel", "recognise_model"]
@@ -23,7 +23,7 @@ _FIRST_BYTES: Final = 4096  # of a file, enough to tell its kind
 _ENVIRONMENT: Final = "converter"  # what hints call the folder
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForeignModel:
     """A model that is not ONNX.
 

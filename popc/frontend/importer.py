@@ -62,10 +62,7 @@ class GraphImporter(OpenGraph):
             if any(isinstance(value, Unknown) for value in inputs):
                 return None
             ops = len(self.graph)
-            record_attributes(proto, self.opsets, self.context.functions, problems)
-            results = in_wanted_type(self.graph, proto, inputs, partial(self.apply, proto, name))
-            if is_annotated(proto):
-                annotate_ops(proto, self.graph.newest(max(len(self.graph) - ops, 0)))
+            results = self._as_wanted(proto, name, inputs)
             if self.context.recompute is not None:
                 self.context.recompute.mark(proto, results, self.graph, len(self.graph) - ops)
         except AlreadyReported:
@@ -85,6 +82,19 @@ class GraphImporter(OpenGraph):
         finally:
             budget.leave()
         return None
+
+    def _as_wanted(
+        self, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]
+    ) -> Sequence[Value | None]:
+        """The results of a node on its operands, with all that its attributes ask for."""
+        if not proto.attribute:
+            return self.apply(proto, name, inputs)
+        ops = len(self.graph)
+        record_attributes(proto, self.opsets, self.context.functions, self.context.problems)
+        results = in_wanted_type(self.graph, proto, inputs, partial(self.apply, proto, name))
+        if is_annotated(proto):
+            annotate_ops(proto, self.graph.newest(max(len(self.graph) - ops, 0)))
+        return results
 
     def apply(
         self, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]

@@ -8,7 +8,6 @@ them, so that what is missing here is refused, never swallowed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from popc.frontend.functions import FunctionTable, find_schema
 from popc.frontend.names import default_domain_name, did_you_mean, operator_name, shown
 from popc.frontend.problems import Problems
 from popc.frontend.walk import node_name
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "IGNORED",
@@ -32,7 +32,7 @@ __all__ = [
 _PREFIX: Final = "__"  # of annotations, and of what PopART writes for itself
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ignored:
     """The reason why an attribute need not be read; if ``only`` is given, as long as it is that."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Self
 
@@ -46,11 +46,12 @@ from popc.frontend.written import lost_statistics
 from popc.ir import Graph, Tensor, TensorType
 from popc_runtime.errors import ModelError, OptionError, TooMuchWorkError, UnsupportedOpError
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Bindings", "ImportedModel", "import_model"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImportedModel:
     """The graph of a model, and how its tensors are seen from outside.
 
@@ -248,7 +249,7 @@ def _prepare_variables(
     return is_variable, notes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _VariablePolicy:
     """The choice of weights that become variables, beside those that the model itself updates.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from onnx import helper
@@ -15,11 +14,12 @@ from popc.frontend.load import LoadedModel
 from popc.frontend.names import did_you_mean, shown
 from popc.ir import Graph, Op, Tensor
 from popc_runtime.errors import ModelError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["ModelFunctions"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelFunctions:
     """The functions of a model by name, with its domain ("local.decay") or without.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Final, TypeAlias
@@ -33,6 +33,7 @@ from popc.ir import Graph, Op, Tensor, TensorKind, TensorType, VariableRole
 from popc.ops.build import can_evaluate, evaluate
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels.core.preparation import as_stored
 
 __all__ = ["ArgumentMaker", "Body", "OpenGraph", "Scope"]
@@ -61,7 +62,7 @@ class Scope:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Body:
     """A subgraph imported on its own, with its captures, and its results."""
 
@@ -246,9 +247,12 @@ class OpenGraph(ABC):
 
     def fold_if_small(self, op: Op) -> list[Tensor]:
         """``op``'s outputs; replaced by constants if all operands are known and results small."""
+        for operand in op.inputs:
+            if operand is not None and operand.data is None:
+                return op.outputs.copy()
         small = sum(t.type.nbytes for t in op.outputs) <= _FOLD_BYTES
-        if not small or not can_evaluate(op) or any(t.data is None for t in op.present_inputs):
-            return list(op.outputs)
+        if not small or not can_evaluate(op):
+            return op.outputs.copy()
         self.context.budget.compute(sum(t.type.nbytes for t in op.outputs))
         values = evaluate(op, [None if t is None else t.data for t in op.inputs])
         types = [(t.name, t.type) for t in op.outputs]

@@ -6,7 +6,7 @@ PopART's builder writes it into an attribute of a node; options name tensors by 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -18,6 +18,7 @@ from popc.frontend.walk import all_nodes, node_name
 from popc.ir import Graph, Op, Recompute, Tensor
 from popc.options import AutoRecomputation
 from popc_runtime.errors import ModelError, OptionError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["RecomputeRequests"]
 
@@ -27,7 +28,7 @@ _VALUES: Final = (Recompute.UNDEFINED, Recompute.CHECKPOINT, Recompute.RECOMPUTE
 _LISTED: Final = 8  # nodes shown of many
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecomputeRequests:
     """The requests of the options, to which nodes of the model add.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from popc.frontend.load import LoadedModel
 from popc.ir import Graph, Tensor, TensorType
 from popc_runtime.errors import PopcError, SpokenHint
 from popc_runtime.format import Array, DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Attempt", "advise_on_inputs", "advise_on_shapes"]
 
@@ -185,7 +186,7 @@ def _in_python(open_: Sequence[OpenInput], labels: Mapping[OpenDim, str]) -> str
 # -- inputs that decide ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Decider:
     """An input, and constants that what follows from it is compared with."""
 

@@ -6,7 +6,6 @@ Checking here, against ONNX's own schemas, is what lets import rules rely on bot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -17,6 +16,7 @@ from popc.frontend.values import Value
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["check_signature"]
 
@@ -30,7 +30,7 @@ _NAMES: Final = {"tensor(float)": DType.FLOAT32, "tensor(double)": DType.FLOAT64
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Formal:
     """A formal input: the variable of its type ("" if it shares none), and what it may be."""
 
@@ -40,7 +40,7 @@ class _Formal:
     dtypes: frozenset[DType]  # empty: anything
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Signature:
     """The inputs of an operator; ``last_repeats`` if any number may follow."""
 

@@ -95,15 +95,17 @@ def _check_texts(proto: onnx.ModelProto) -> None:
 
 def _texts(message: Message) -> Iterator[str | bytes]:
     """Every string in a message; of tensors only names, since listing their fields copies data."""
-    for descriptor, value in message.ListFields():
-        if descriptor.type == descriptor.TYPE_STRING:
-            yield from [value] if isinstance(value, (str, bytes)) else value
-        elif descriptor.type == descriptor.TYPE_MESSAGE:
-            parts = [value] if isinstance(value, Message) else value
-            for part in parts:
-                yield from (
-                    _tensor_texts(part) if isinstance(part, onnx.TensorProto) else _texts(part)
-                )
+    messages = [message]
+    while messages:
+        for descriptor, value in messages.pop().ListFields():
+            if descriptor.type == descriptor.TYPE_STRING:
+                yield from [value] if isinstance(value, (str, bytes)) else value
+            elif descriptor.type == descriptor.TYPE_MESSAGE:
+                for part in [value] if isinstance(value, Message) else value:
+                    if isinstance(part, onnx.TensorProto):
+                        yield from _tensor_texts(part)
+                    else:
+                        messages.append(part)
 
 
 def _tensor_texts(tensor: onnx.TensorProto) -> Iterator[str | bytes]:

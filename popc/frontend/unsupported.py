@@ -7,7 +7,6 @@ everything at once, also about a model whose inputs are still open.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,6 +21,7 @@ from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_name, is_supported
 from popc.frontend.walk import all_nodes, nested_graphs, node_name
 from popc.frontend.words import takes_strings
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["UnsupportedOp", "find_unsupported", "is_importable"]
 
@@ -31,7 +31,7 @@ _STRING = dtype_name(onnx.TensorProto.STRING)
 _ATTRIBUTE = "attribute"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnsupportedOp:
     """Nodes that popc cannot import for the same reason."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from popc.ir import Tensor
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "STRINGS",
@@ -31,7 +31,7 @@ STRINGS: Final = (
 OnnxAttribute: TypeAlias = object
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SequenceValue:
     """A sequence whose length is known at compile time.  ``dtype`` is that of its elements."""
 
@@ -39,26 +39,26 @@ class SequenceValue:
     dtype: DType | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptionalValue:
     """An optional that holds ``value``, or nothing."""
 
     value: Value | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unknown:
     """The result of a node that has been reported as a problem; its users stay silent."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unavailable:
     """A result that popc cannot compute, which is no problem as long as nobody reads it."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConstantText:
     """A tensor of strings that an attribute holds."""
 
@@ -66,7 +66,7 @@ class ConstantText:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextValue:
     """A tensor of strings, as the places of its elements in a list of words.
 
@@ -81,7 +81,7 @@ class TextValue:
     is_open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SizedValue:
     """A tensor of which data decides sizes, in the corner of a larger one.
 
@@ -94,7 +94,7 @@ class SizedValue:
     counts: tuple[Tensor | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableValue:
     """A list of maps: rows of a tensor [N, K], of which ``columns`` are the keys."""
 

@@ -87,19 +87,22 @@ def defined_names(graph: onnx.GraphProto) -> Iterator[str]:
         yield from (name for name in node.output if name)
 
 
-def reads(node: onnx.NodeProto) -> Iterator[str]:
+def reads(node: onnx.NodeProto) -> list[str]:
     """The names that a node reads, those that its subgraphs take from outside included."""
-    yield from direct_reads(node)
+    found = direct_reads(node)
     for graph in nested_graphs(node):
-        yield from free_names(graph)
+        found.extend(free_names(graph))
+    return found
 
 
-def direct_reads(node: onnx.NodeProto) -> Iterator[str]:
+def direct_reads(node: onnx.NodeProto) -> list[str]:
     """The names that a node reads itself, those that only nodes of its subgraphs read left out."""
-    yield from (name for name in node.input if name)
-    yield from _named_by(node, "xs", "zs", "y")
-    for graph in nested_graphs(node):
-        yield from _taken_from_outside(node, graph)
+    found = [name for name in node.input if name]
+    if node.attribute:
+        found.extend(_named_by(node, "xs", "zs", "y"))
+        for graph in nested_graphs(node):
+            found.extend(_taken_from_outside(node, graph))
+    return found
 
 
 def _taken_from_outside(node: onnx.NodeProto, graph: onnx.GraphProto) -> Iterator[str]:
@@ -133,7 +136,7 @@ def free_names(graph: onnx.GraphProto) -> Iterator[str]:
 
 def _has_effect(node: onnx.NodeProto, functions: Mapping[_Name, onnx.FunctionProto]) -> bool:
     """True if a node, or one inside, is there for what it does, not for its results."""
-    for inner in all_nodes([node]):
+    for inner in all_nodes([node]) if node.attribute else [node]:
         if (inner.domain, inner.op_type) in _EFFECTS:
             return True
         body = functions.get((inner.domain, inner.op_type, inner.overload))

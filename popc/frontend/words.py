@@ -8,7 +8,6 @@ move until they are looked up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from popc.ir import OpSettings, Tensor
 from popc.ops.build import build
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType, LabelKind
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "TensorLabels",
@@ -84,7 +84,7 @@ def _strings(tensor: onnx.TensorProto) -> list[str]:
     return _texts(tensor.string_data) if tensor.data_type == onnx.TensorProto.STRING else []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorLabels:
     """Labels of the elements, or of the last axis, of an input or output."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from popc.options.dialects.tensorflow import TENSORFLOW
 from popc.trained.estimator import Estimator
 from popc.trained.step_log import StepLog
 from popc_runtime.errors import UsageError
+from popc_runtime.ground.frozen import frozen
 
 if TYPE_CHECKING:
     from popc.frontend import ModelSource
@@ -32,6 +32,7 @@ _WITHOUT: Final = {
     "eval_distribute": "mpiexec starts processes",
     "experimental_distribute": "mpiexec starts processes",
     "experimental_max_worker_delay_secs": "mpiexec starts processes",
+    "save_summary_steps": "there are no summaries: popc.StepLog writes lines",
     "protocol": "processes exchange data by MPI",
     "session_config": "there are no sessions of TensorFlow",
     "session_creation_timeout_secs": "there are no sessions of TensorFlow",
@@ -39,7 +40,7 @@ _WITHOUT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IPURunConfig:
     """Settings of an estimator's device; names and defaults are TensorFlow's."""
 
@@ -106,7 +107,6 @@ class RunConfig:
         *,
         model_dir: str | os.PathLike[str] | None = None,
         tf_random_seed: int | None = None,
-        save_summary_steps: int = 100,
         save_checkpoints_steps: int | None = None,
         save_checkpoints_secs: float | None = None,
         keep_checkpoint_max: int | None = 5,
@@ -114,7 +114,7 @@ class RunConfig:
         log_step_count_steps: int | None = 100,
         **others: Any,
     ) -> None:
-        """See TensorFlow's RunConfig; ``save_summary_steps`` says how often losses are logged too.
+        """See TensorFlow's RunConfig; ``others`` are what only TensorFlow has, which is refused.
 
         Raises:
             ValueError: steps and seconds are given, or TF_CONFIG is wrong.
@@ -134,7 +134,6 @@ class RunConfig:
         self.keep_checkpoint_max = keep_checkpoint_max
         self.keep_checkpoint_every_n_hours = keep_checkpoint_every_n_hours
         self.log_step_count_steps = log_step_count_steps
-        self.save_summary_steps = save_summary_steps
         self.master = ""
         self._read(json.loads(os.environ.get(_CLUSTER) or "{}"))
         if master is not None:

@@ -26,6 +26,7 @@ __all__ = [
     "RunConfig",
     "SchedulingAlgorithm",
     "SelectionOrder",
+    "StochasticRoundingBehaviour",
 ]
 
 DeviceConnectionType = Enum("DeviceConnectionType", "ALWAYS ON_DEMAND PRE_COMPILE NEVER")
@@ -33,6 +34,7 @@ MergeRemoteBuffersBehaviour = Enum("MergeRemoteBuffersBehaviour", "NO_MERGING ME
 SchedulingAlgorithm = Enum(
     "SchedulingAlgorithm", "CHOOSE_BEST CLUSTERING POST_ORDER LOOK_AHEAD SHORTEST_PATH"
 )
+StochasticRoundingBehaviour = Enum("StochasticRoundingBehaviour", "OFF ON REPLICA_IDENTICAL_ONLY")
 SelectionOrder = Enum("SelectionOrder", "AUTO ZIGZAG SNAKE HOOF")
 
 _ENUMS: Final[dict[str, type[Enum]]] = {

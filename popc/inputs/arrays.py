@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from math import prod
 from pathlib import Path
@@ -21,6 +20,7 @@ from popc_runtime.data.streams.seals import SealedFeed
 from popc_runtime.data.words import labelled
 from popc_runtime.errors import DeviceError, ResourceError, UsageError
 from popc_runtime.format import Array, LabelKind, StreamSpec
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "FeedKey",
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FeedKey:
     """The key that files are sealed with, and the number that tells feeds with one key apart."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -18,6 +18,7 @@ from popc_runtime.data.streams.files import RAW_SUFFIXES
 from popc_runtime.data.streams.seals import SealWriter, seal_of
 from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format import Array
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.process.files import new_file, refuse_to_replace
 
 __all__ = ["Epoch", "Written", "find_dataset", "measure_epochs", "write_feed"]
@@ -26,7 +27,7 @@ __all__ = ["Epoch", "Written", "find_dataset", "measure_epochs", "write_feed"]
 OnCount: TypeAlias = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """A file of samples: ``part`` is its place or name in the elements, "" if it is all of them."""
 
@@ -37,7 +38,7 @@ class Written:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Epoch:
     """The figures of an epoch, by the names of TensorFlow's dataset_benchmark, and latencies."""
 

@@ -1,11 +1,11 @@
 """The intermediate representation: graphs of ops over typed tensors.  It knows no op by name."""
 
 from popc.ir.dot import format_dot
-from popc.ir.graph import Graph, Op, Tensor, TensorKind
+from popc.ir.graph import Graph, Op, Tensor
 from popc.ir.ordering import OrderedPair, Ordering
 from popc.ir.printer import format_graph
 from popc.ir.settings import CallSite, OpSettings, ProductCut, Recompute, StepPart
-from popc.ir.types import AttributeMap, Shape, TensorType
+from popc.ir.types import AttributeMap, Shape, TensorKind, TensorType
 from popc.ir.verify import verify
 from popc_runtime.format import VariableRole
 

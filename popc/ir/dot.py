@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from popc.ir.graph import Graph, Op, Tensor, TensorKind
+from popc.ir.graph import Graph, Op, Tensor
 from popc.ir.settings import Recompute
+from popc.ir.types import TensorKind
 from popc_runtime.format import format_attribute
 
 __all__ = ["format_dot"]

@@ -1,8 +1,7 @@
 """The graph: tensors, ops and the edits that keep their links consistent.
 
-Why are links changed only through `Graph`?  A tensor knows its producer and its users, an op its
-operands, a graph its names.  Every edit touches several of these; doing it in one place is what
-lets passes be short and the verifier stay quiet.
+Links are changed only through `Graph`, for every edit touches several: producer and users of a
+tensor, operands of an op, names of a graph.  So passes are short, and the verifier stays quiet.
 
 Values flow only along operands: a subgraph does not see its parent's tensors.  What the body of
 an ``If`` or ``Loop`` needs from outside is an explicit operand (a capture) of the op and an input
@@ -14,26 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import chain, islice, repeat, takewhile
+from typing import ClassVar
 
 import numpy as np
 
-from popc.ir.ordering import Ordering, order_by_links
+from popc.ir.ordering import Ordering, find_reached, order_by_links
 from popc.ir.settings import OpSettings
-from popc.ir.types import AttributeMap, TensorType, require_possible
+from popc.ir.types import AttributeMap, TensorKind, TensorType, require_possible
 from popc_runtime.format import Array, VariableRole
 
-__all__ = ["Graph", "Op", "Tensor", "TensorKind"]
-
-
-class TensorKind(StrEnum):
-    """The origin of a tensor's value."""
-
-    ACTIVATION = "activation"  # the output of an op
-    INPUT = "input"  # an input of the graph
-    CONSTANT = "constant"  # data known at compile time
-    VARIABLE = "variable"  # lives on the device from run to run
+__all__ = ["Graph", "Op", "Tensor"]
 
 
 @dataclass(eq=False, slots=True)
@@ -104,7 +94,9 @@ class Op:
     @property
     def present_inputs(self) -> list[Tensor]:
         """The inputs that are not absent, in order."""
-        return [tensor for tensor in self.inputs if tensor is not None]
+        if None in self.inputs:
+            return [tensor for tensor in self.inputs if tensor is not None]
+        return self.inputs.copy()  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return f"{self.op_type}({', '.join(t.name for t in self.outputs)})"
@@ -117,6 +109,9 @@ class Graph:
     behind an output.  ``ordering`` says which ops must run before which others.
     """
 
+    # How often an op with subgraphs has come or gone, in any graph; walks stay the same meanwhile.
+    _nestings: ClassVar[int] = 0
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.inputs: list[Tensor] = []
@@ -124,9 +119,11 @@ class Graph:
         self.output_names: list[str] = []
         self.ordering: Ordering[Op] = Ordering()
         self._ops: dict[Op, None] = {}
+        self._holders: dict[Op, None] = {}  # the ops with subgraphs, in the same order
         self._tensors: dict[str, Tensor] = {}
         self._name_counts: dict[str, int] = {}
         self._sorted: list[Op] | None = None  # topologically, with some that have been removed
+        self._walked: tuple[int, tuple[Graph, ...]] = (-1, ())  # at so many nestings
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -134,6 +131,9 @@ class Graph:
     def ops(self) -> tuple[Op, ...]:
         """All ops in order of insertion, which need not be topological."""
         return tuple(self._ops)
+
+    def _nested(self) -> list[Graph]:
+        return [graph for op in self._holders for graph in op.subgraphs.values()]
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
@@ -185,9 +185,11 @@ class Graph:
 
     def walk(self) -> Iterator[Graph]:
         """This graph and every graph nested in its ops, each once, after all that hold it."""
-        found: dict[Graph, None] = {}
-        _collect(self, found)
-        yield from reversed(found)
+        nestings, walked = self._walked
+        if nestings != Graph._nestings:
+            walked = find_reached(self, Graph._nested)
+            self._walked = Graph._nestings, walked
+        return iter(walked)
 
     # -- adding ----------------------------------------------------------------------------------
 
@@ -273,6 +275,9 @@ class Graph:
             tensor = Tensor(self.fresh_name(name), type_, TensorKind.ACTIVATION, producer=op)
             op.outputs.append(self._add_tensor(tensor))
         self._ops[op] = None
+        if op.subgraphs:
+            self._holders[op] = None
+            Graph._nestings += 1
         self._sorted = None
         for operand in inputs:
             self.append_input(op, operand)
@@ -331,6 +336,9 @@ class Graph:
         op.inputs.clear()
         self.ordering.remove(op)
         del self._ops[op]
+        if op.subgraphs:
+            del self._holders[op]
+            Graph._nestings += 1
 
     def replace_op(self, op: Op, outputs: Sequence[Tensor]) -> None:
         """Redirect every use of ``op``'s outputs to ``outputs`` and remove ``op``.
@@ -377,20 +385,12 @@ class Graph:
         other = Graph(name)
         vars(other).update(vars(self), name=name)
         vars(self).update(vars(Graph(self.name)))
+        Graph._nestings += 1
         return other
 
     def is_output(self, tensor: Tensor) -> bool:
         """True if ``tensor`` is an output of the graph."""
         return any(tensor is output for output in self.outputs)
-
-
-def _collect(graph: Graph, found: dict[Graph, None]) -> None:
-    """Add ``graph`` to ``found``, behind the graphs nested in it, the last of these first."""
-    if graph not in found:
-        for op in reversed([op for op in graph.ops if op.subgraphs]):
-            for subgraph in reversed(op.subgraphs.values()):
-                _collect(subgraph, found)
-        found[graph] = None
 
 
 def _drop_use(tensor: Tensor | None, op: Op) -> None:

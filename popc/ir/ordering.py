@@ -6,10 +6,10 @@ The pairs outlive the replacement of ops: see `Ordering.replace` and `Ordering.r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["OrderedPair", "Ordering", "order_by_links"]
+__all__ = ["OrderedPair", "Ordering", "find_reached", "order_by_links"]
 
 _T = TypeVar("_T")  # `Op`, of the module above this one
 
@@ -102,16 +102,29 @@ def order_by_links(ops: Iterable[_T], uses: Callable[[_T], Iterable[Mapping[_T, 
     ``uses`` gives, for each result of an op, how often others read it.  Ops in cycles are left
     out, and what follows them.
     """
-    waiting = dict.fromkeys(ops, 0)
-    for op in waiting:
-        for readers in uses(op):
-            for user, reads in readers.items():
-                waiting[user] += reads
+    links = {op: [item for readers in uses(op) for item in readers.items()] for op in ops}
+    waiting = dict.fromkeys(links, 0)
+    for readers in links.values():
+        for user, reads in readers:
+            waiting[user] += reads
     order = [op for op, count in waiting.items() if count == 0]
     for op in order:  # grows while it is walked
-        for readers in uses(op):
-            for user, reads in readers.items():
-                waiting[user] -= reads
-                if waiting[user] == 0:
-                    order.append(user)
+        for user, reads in links[op]:
+            left = waiting[user] = waiting[user] - reads
+            if left == 0:
+                order.append(user)
     return order
+
+
+def find_reached(first: _T, inner: Callable[[_T], Sequence[_T]]) -> tuple[_T, ...]:
+    """``first`` and all inside of it, each once, after all that hold it."""
+    found: dict[_T, None] = {}
+
+    def collect(item: _T) -> None:
+        if item not in found:
+            for other in reversed(inner(item)):
+                collect(other)
+            found[item] = None
+
+    collect(first)
+    return tuple(reversed(found))

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from popc.ir.graph import Graph, Op, Tensor, TensorKind
+from popc.ir.graph import Graph, Op, Tensor
 from popc.ir.settings import OpSettings, ProductCut, Recompute, StepPart
+from popc.ir.types import TensorKind
 from popc.printable import printable
 from popc_runtime.format import format_attribute
 

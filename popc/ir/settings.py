@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
+from popc_runtime.ground.frozen import frozen
+
 __all__ = ["CallSite", "OpSettings", "ProductCut", "Recompute", "StepPart"]
 
 
@@ -31,7 +33,7 @@ class Recompute(Enum):
     RECOMPUTED = "recomputed"  # the op is such a repetition
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProductCut:
     """The way to make a product of matrices [..., m, k] and [..., k, n] of smaller ones.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from math import prod
 from typing import Final, TypeAlias
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import MAX_RANK, Attribute, DType
 
-__all__ = ["AttributeMap", "Shape", "TensorType", "require_possible"]
+__all__ = ["AttributeMap", "Shape", "TensorKind", "TensorType", "require_possible"]
 
 Shape: TypeAlias = tuple[int, ...]
 AttributeMap: TypeAlias = dict[str, Attribute]
@@ -18,6 +19,15 @@ AttributeMap: TypeAlias = dict[str, Attribute]
 # Of one tensor.  No machine has that much, and two million of such sizes still add up in an int64,
 # in which scheduler and planner count.
 _MOST_BYTES: Final = 1 << 42
+
+
+class TensorKind(StrEnum):
+    """The origin of a tensor's value."""
+
+    ACTIVATION = "activation"  # the output of an op
+    INPUT = "input"  # an input of the graph
+    CONSTANT = "constant"  # data known at compile time
+    VARIABLE = "variable"  # lives on the device from run to run
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,7 @@ def require_possible(
         ModelError: there is one; the message names op and operands.
     """
     for result in results:
-        problem = result.size_problem()
+        problem = "" if result in operands else result.size_problem()
         if problem:
             listed = ", ".join("-" if type_ is None else str(type_) for type_ in operands)
             raise ModelError(f"{op_type}({listed}): the result {problem}")

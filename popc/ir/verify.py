@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from popc.ir.graph import Graph, Op, Tensor, TensorKind
+from popc.ir.graph import Graph, Op, Tensor
+from popc.ir.types import TensorKind
 
 __all__ = ["verify"]
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import random
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import add
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["BufferOffsets", "pack"]
 
@@ -32,7 +33,7 @@ _SEED: Final = 1
 _MOST_PAIRS: Final = 50_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BufferOffsets:
     """Offset of every buffer, the bytes that all need, and the bound that these cannot go below."""
 
@@ -41,7 +42,7 @@ class BufferOffsets:
     bound: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Buffers:
     """First and last tick (inclusive) and size of every buffer."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from popc.ir import Graph, Op, Tensor
 from popc.schedule import ALIGNMENT, aligned
 from popc_runtime.format import Array, Region
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["ALIGNMENT", "ConstantBlock", "MemoryPlace", "MemoryPlan", "aligned"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryPlace:
     """The place of a tensor: offset and strides in bytes; strides ``None`` means C-contiguous.
 
@@ -30,7 +30,7 @@ class MemoryPlace:
         return self.region, self.parameter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConstantBlock:
     """A distinct array of the constant region.  ``data`` is C-contiguous."""
 
@@ -38,7 +38,7 @@ class ConstantBlock:
     data: Array
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryPlan:
     """The places of all tensors.
 

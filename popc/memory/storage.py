@@ -9,6 +9,7 @@ from typing import NamedTuple
 from popc.ir import Graph, Op, Tensor
 from popc.memory.clock import TickSpan
 from popc_runtime.format import Region
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Buffer", "BufferRange", "Site", "Storage"]
 
@@ -75,7 +76,7 @@ class BufferRange(NamedTuple):
         return BufferRange(buffer, self.start + offset, self.end + offset)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """The place of a tensor in a buffer; strides ``None`` means C-contiguous."""
 

@@ -21,7 +21,7 @@ None of this depends on the order in which ops run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -31,6 +31,7 @@ from popc.ops.control import callee_of, captured_as, first_capture
 from popc.ops.rows import Rows, is_row_of_operands
 from popc.ops.streaming import find_remote
 from popc.ops.views import contiguous_strides, normal_strides
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Aliases", "Place", "find_aliases"]
 
@@ -58,7 +59,7 @@ class Place(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Aliases:
     """The places of all tensors of a graph and of those nested in it, and the ops that are views.
 

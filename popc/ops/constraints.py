@@ -12,6 +12,7 @@ from popc.ir import Op, OrderedPair, Tensor
 from popc.ir.attributes import integer
 from popc.ops import OPS
 from popc.ops.readers import may_be_view, readers_of
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "CONSTRAINTS",
@@ -115,7 +116,7 @@ CONSTRAINTS: Final[tuple[Constraint, ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Precedence:
     """The constraints among a set of ops, and barriers that stand between some of them.
 

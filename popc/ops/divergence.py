@@ -10,6 +10,7 @@ from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ir.attributes import integer
 from popc.ops import OPS
 from popc.ops.streaming import LOAD, STORE
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Divergence", "Groups", "find_divergence"]
 
@@ -71,7 +72,7 @@ def _is_meeting(op: Op) -> bool:
     return op.op_type in _IO or (op.op_type in OPS and OPS[op.op_type].collective)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Walk:
     """Adds to what is known so far; what may differ never becomes equal again.
 

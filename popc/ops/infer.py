@@ -94,7 +94,9 @@ def elementwise(allowed: Collection[DType], result: DType | None = None) -> Infe
 
     def infer(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
         del attributes
-        operand(inputs, 0)
+        first = operand(inputs, 0)
+        if result is None and first.dtype in allowed and inputs.count(first) == len(inputs):
+            return (first,)  # as most are
         dtype = one_dtype(inputs, allowed)
         shape = broadcast_shapes([type_.shape for type_ in inputs if type_ is not None])
         return (TensorType(result or dtype, shape),)

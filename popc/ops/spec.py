@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from popc.ir import TensorType
 from popc_runtime.format import Attributes
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["InferRule", "OpSpec", "OperandTypes", "OutputView", "ViewRule"]
 
@@ -17,7 +17,7 @@ OperandTypes: TypeAlias = Sequence[TensorType | None]
 InferRule: TypeAlias = Callable[[OperandTypes, Attributes], tuple[TensorType, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputView:
     """The place of an output in the memory of input 0: byte offset and byte strides."""
 
@@ -32,7 +32,7 @@ ViewRule: TypeAlias = Callable[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpSpec:
     """One row of the op table.
 

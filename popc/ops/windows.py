@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
@@ -12,13 +11,14 @@ from popc.ir.attributes import integers
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
 from popc_runtime.format.limits import MAX_TAPS
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["WindowAttributes", "window_attributes"]
 
 _MOST: Final = (1 << 31) - 1  # native kernels count windows in 32 bits
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowAttributes:
     """Strides, dilations and padding, one entry per spatial axis."""
 

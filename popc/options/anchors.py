@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from popc.options.kinds import Kind
 from popc_runtime.errors import SpokenHint
 from popc_runtime.format import DType, ReturnType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Anchor", "AnchorKind", "asking_for_all"]
 
@@ -20,7 +20,7 @@ _SUM_TYPES: Final = tuple(dtype.value for dtype in DType if dtype is not DType.B
 _DIGITS: Final = re.compile("[0-9]{1,18}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Anchor:
     """The return type of one output.
 

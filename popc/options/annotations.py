@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import isfinite
 from typing import Any, ClassVar, Final, TypeAlias
@@ -18,6 +17,7 @@ from popc.options.kinds import Kind, Known
 from popc.options.locations import parse_settled_location, words_of
 from popc.options.suggest import did_you_mean
 from popc_runtime.format import OptionValue
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "ANNOTATIONS",
@@ -84,7 +84,7 @@ class _Location(Kind[AnnotationValue]):
         return words_of(parse_settled_location(value))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Annotation:
     """One thing that can be said of a node.
 
@@ -228,7 +228,7 @@ _OUR_NAMES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """An entry of ``[[annotate]]``: nodes that fit all selectors that are not empty.
 

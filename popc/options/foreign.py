@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from popc.options.table import FrozenTable
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["ForeignSettings", "HostRow"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostRow:
     """A setting that the user, or the system itself, has made.
 

@@ -7,7 +7,7 @@ to, or replaces, what is said of its kind.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
@@ -16,6 +16,7 @@ from popc.options.replica_groups import GroupsKind, ReplicaGroups
 from popc.options.suggest import did_you_mean
 from popc.options.table import FrozenTable
 from popc_runtime.format import OptionValue
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "LocationKind",
@@ -50,7 +51,7 @@ class TileSet(StrEnum):
     IO = "io"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorLocation:
     """The place where a tensor is kept.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from popc.options.kinds import Kind
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["GroupsKind", "ReplicaGroups"]
 
@@ -15,7 +15,7 @@ _SPELLINGS: Final = {"ungrouped": "none"}  # PopART's
 _PATTERN: Final = "all, none, consecutive:N or orthogonal:N"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplicaGroups:
     """The division of replicas into groups.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import Field, dataclass, field, replace
+from dataclasses import Field, field, replace
 from typing import Any, Final, TypeVar
 
 from popc.options.kinds import Kind
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["OptionSpec", "option", "spec_of"]
 
@@ -14,7 +15,7 @@ T = TypeVar("T")
 _KEY: Final = "spec"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptionSpec:
     """One option.
 

@@ -6,7 +6,6 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from popc.options.options import SCHEMA
 from popc.options.suggest import did_you_mean
 from popc_runtime.errors import ResourceError
 from popc_runtime.format import Origin
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.process.paths import usable_path
 
 __all__ = ["Setting", "from_cli", "from_env", "from_file", "from_values", "read_table"]
@@ -24,7 +24,7 @@ _TABLES: Final = frozenset(spec.name for spec in SCHEMA if spec.kind.is_table)
 _SIMILARITY: Final = 0.85
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Setting:
     """One option as it was set; ``place`` tells the user where.
 

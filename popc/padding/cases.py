@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -12,6 +11,7 @@ from popc.ir import Op, Shape, Tensor
 from popc.ir.attributes import integer, integers
 from popc.padding.lanes import Lane, LaneKind, Lanes
 from popc_runtime.format import Array
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["PLAIN", "Fold", "PaddedCase", "PaddingError", "lanes_of_constant"]
 
@@ -26,7 +26,7 @@ class PaddingError(Exception):
     """An op is not known to leave out what is filled up; says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PaddedCase:
     """An op of the larger graph, and its like in the smaller one.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from popc.options import PipelineSchedule
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Timing", "time_stages"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timing:
     """The times of stages.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -10,11 +9,12 @@ import numpy as np
 from popc.popart.dataflow import AnchorReturnType
 from popc.popart.enums import AnchorReturnTypeId
 from popc.popart.tensorinfo import _TensorInfoCore
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["StepSizes"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepSizes:
     """The parts of a step.
 

@@ -13,13 +13,13 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, ParamSpec, SupportsFloat, SupportsIndex, TypeVar, cast
 
 import numpy as np
 
 from popc.popart.debug import DebugContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "ARRAY",
@@ -55,7 +55,7 @@ class Mismatch(Exception):
     """A value does not fit a parameter."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """The type of a parameter: its name in messages, and a conversion that raises `Mismatch`."""
 
@@ -63,7 +63,7 @@ class Kind:
     convert: Callable[[object], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     """A parameter of a form; one with the default `REQUIRED` has none."""
 

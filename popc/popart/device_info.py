@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 import weakref
-from dataclasses import dataclass
 from typing import Final, Self
 
 from popc.popart.enums import (
@@ -19,6 +18,7 @@ from popc.popart.enums import (
 from popc.popart.errors import popart_exception
 from popc.target import find_target
 from popc_runtime.errors import PopcError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["SETS", "VERSION", "Description", "DeviceInfo", "set_timeout", "tiles_of"]
 
@@ -59,7 +59,7 @@ def set_timeout(seconds: int) -> None:
     _TIMEOUT[0] = seconds
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Description:
     """The facts about a device that do not change."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from popc.popart.enums import DataType
 from popc.popart.errors import popart_exception
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "ElementType",
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ElementType:
     """An element type.
 

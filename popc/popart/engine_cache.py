@@ -7,7 +7,6 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +32,7 @@ from popc_runtime.cache import (
 )
 from popc_runtime.errors import ArchiveError, CorruptArchiveError, ResourceError
 from popc_runtime.format.serialization import Packable
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.process.files import new_file
 
 __all__ = [
@@ -51,7 +51,7 @@ _PROGRAM: Final = "program.popx"
 _FACTS: Final = "session.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedProgram:
     """A program with what a session knows of it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Self
 
@@ -12,13 +12,14 @@ from popc.ir import Graph, Op, format_dot
 from popc.popart.errors import popart_exception
 from popc.popart.options import SessionOptions
 from popc.progress import Snapshot
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Listings"]
 
 _ALL = "ALL"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listings:
     """The drawings to make, and their folder.
 

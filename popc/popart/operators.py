@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import onnx
@@ -12,6 +11,7 @@ from popc.frontend import is_importable
 from popc.ops import OPS
 from popc.popart.opsets import GRAPHCORE_ROWS, ONNX_ROWS
 from popc_runtime.custom import registered
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "OpDefinition",
@@ -68,7 +68,7 @@ class OperatorIdentifier:
         return f"{self.domain}.{self.type}:{self.version}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operand:
     """An input or output of an operator: its name and the element types that it may have."""
 
@@ -77,14 +77,14 @@ class Operand:
     constant: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttributeDefinition:
     """An attribute of an operator: a pattern of the values that it may have; "*" is any."""
 
     supportedValuesRegex: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpDefinition:
     """The operands and results of an operator."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -29,6 +28,7 @@ from popc.popart.option_records import (
     ReplicatedCollectivesSettings,
 )
 from popc.popart.records import UINT, LiveDict, dict_of, set_of
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["OPTIONS", "OptionRow", "Treatment"]
 
@@ -43,7 +43,7 @@ class Treatment(Enum):
     REFUSED = "it is refused"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptionRow:
     """A member.
 

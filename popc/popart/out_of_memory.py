@@ -12,7 +12,7 @@ from popc.popart.device_info import DeviceInfo
 from popc.popart.enums import DeviceType
 from popc.popart.errors import OutOfMemoryError, OutOfMemoryException
 from popc.popart.program import Program
-from popc.reporting.estimation import costs_of
+from popc.popart.summary import costs_on
 from popc.target import find_target
 
 __all__ = ["require_memory"]
@@ -44,7 +44,7 @@ def require_memory(
     asked = {name for name, value in engine_options.items() if str(value).lower() == "true"}
     summary = profile = ""
     if "debug.allowOutOfMemory" in asked:
-        report = costs_of(program.planned())
+        report = costs_on(program.planned(), device)
         summary = format_costs(report)
         if not asked.isdisjoint(_ASKED_FOR):
             path = Path(engine_options.get("autoReport.directory", ".")).absolute() / _PROFILE

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
 from popc.popart.calls import INT, STR, Kind, Mismatch
 from popc.popart.enums import NativeEnum
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["UINT", "Field", "LiveDict", "Record", "dict_of", "set_of"]
 
@@ -86,7 +86,7 @@ def set_of(kind: Kind) -> Kind:
     return Kind(f"Set[{kind.name}]", convert)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """A setting: what it takes, and how its default is made."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Hashable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from popc.ir import Op, StepPart
 from popc.ops import OPS
 from popc.transforms.outlining import code_value
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Entry", "Shown", "with_functions"]
 
@@ -24,7 +24,7 @@ _PARTS: Final = list(StepPart)
 _APART: Final = ("labels", "results", "schedulePriority")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shown:
     """An entry, and the op that it shows or a part of which it shows.
 

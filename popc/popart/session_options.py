@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import onnx
 
 from popc.options import Options
 from popc.options.dialects.popart_patterns import PATTERNS
+from popc.options.table import FrozenTable
 from popc.popart.dataflow import DataFlow
 from popc.popart.device_info import DeviceInfo
 from popc.popart.engine_options import engine_values
@@ -62,6 +64,7 @@ _LARGEST: Final = 2.0**48 - 1  # of an option's numbers
 _LOCATION: Final = ("storage", "loadTileSet", "storageTileSet", "replicatedTensorSharding")
 _LEAST: Final = ("minElementsForOffChip", "minElementsForReplicatedTensorSharding")
 # Tensors that replicas do not divide among them.
+_OF_DEVICE: Final = ("num_ipus", "num_io_tiles")
 _ACTIVATIONS: Final = "activationTensorLocationSettings"
 _ALONE: Final = ("none", "consecutive:1", "orthogonal:1")  # groups of one replica
 # Members that are no option of popc by their own name.
@@ -126,7 +129,10 @@ def options_of(
         _forget_training(values, pipelines=pipelines)
         if values.get("variable_settings"):  # constants cannot differ between replicas
             values["constantWeights"] = False
-    return make_options({name: value for name, value in values.items() if value is not None})
+    found = make_options({name: value for name, value in values.items() if value is not None})
+    # The device has these, but nobody has chosen a target for which orders are to be compared.
+    told = {name: said for name, said in found.origins.items() if name not in _OF_DEVICE}
+    return replace(found, origins=FrozenTable(told))
 
 
 def _batch_axes(model: onnx.ModelProto) -> dict[str, int]:

@@ -28,11 +28,9 @@ from popc.popart.engine_cache import (
     read_program,
     write_program,
 )
-from popc.popart.enums import DeviceType
 from popc.popart.errors import (
     popart_exception,
     popart_runtime_error,
-    poplar_exception,
 )
 from popc.popart.graph_model import scalar_losses
 from popc.popart.groups import VariableSettings
@@ -40,7 +38,7 @@ from popc.popart.inputs import InputShapeInfo
 from popc.popart.listings import Listings
 from popc.popart.loading import read_for_session
 from popc.popart.logger import log, log_once
-from popc.popart.model_names import needed_names, read_names
+from popc.popart.model_names import all_names, needed_names, read_names
 from popc.popart.op_errors import op_problem
 from popc.popart.optimizer_table import optimizer_table
 from popc.popart.optimizers import Optimizer
@@ -60,10 +58,9 @@ from popc.popart.session_training import training_of
 from popc.popart.setup_checks import check_device, check_loss, check_setup, no_anchor
 from popc.popart.shared_variables import on_one_replica, variable_settings
 from popc.popart.shift_graphs import write_shift_graphs
-from popc.popart.summary import summary_of
+from popc.popart.summary import costs_on, summary_of
 from popc.popart.tensorinfo import _TensorInfoCore
 from popc.progress import Snapshot
-from popc.reporting.estimation import costs_of
 from popc_runtime import Executable
 from popc_runtime.cache import claimed, key_of
 from popc_runtime.errors import ModelError, OptionError, PopcError, UsageError
@@ -249,7 +246,8 @@ class Setup:
 
     def _said(self, error: PopcError) -> Exception:
         """An error of popc in PopART's words; the error itself if PopART has none."""
-        if isinstance(error, UsageError) and error.subject in self.flow.anchors():
+        unknown = isinstance(error, UsageError) and error.subject not in all_names(self.model)
+        if unknown and error.subject in self.flow.anchors():
             return no_anchor(error.subject, self.model)
         automatic = self.options.virtualGraphMode is VirtualGraphMode.Auto
         if automatic and error.subject == "virtual_graph_mode":
@@ -294,12 +292,10 @@ class Setup:
         """The costs of a run.
 
         Raises:
-            poplar_exception: the device is none that costs are known of.
+            poplar_exception, OptionError: see `costs_on`.
         """
-        if self.device.type is DeviceType.Cpu:
-            raise poplar_exception("Profiling is disabled for current device type.")
         assert self._program is not None
-        return costs_of(self._program.planned())
+        return costs_on(self._program.planned(), self.device)
 
     def summary(self) -> str:
         """The costs as text, and the steps of a run, if they are asked for."""

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from popc.compiler import Planned
 from popc.cost import CostReport, format_costs
 from popc.ir import Graph, Op
+from popc.popart.device_info import DeviceInfo
+from popc.popart.enums import DeviceType
+from popc.popart.errors import poplar_exception
+from popc.reporting.estimation import costs_of
 
-__all__ = ["summary_of"]
+__all__ = ["costs_on", "summary_of"]
 
 _TRANSFERS: Final = {"HostLoad": "from host", "HostStore": "to host"}
 _BLOCKS: Final = {"Loop": "Repeat", "If": "If", "Call": "Call"}
 _INDENT: Final = "  "
+
+
+def costs_on(planned: Planned, device: DeviceInfo) -> CostReport:
+    """The costs of a run on IPUs like those of ``device``.
+
+    Raises:
+        poplar_exception: the device is none that costs are known of.
+        OptionError: it has fewer tiles than the program needs.
+    """
+    if device.type is DeviceType.Cpu:
+        raise poplar_exception("Profiling is disabled for current device type.")
+    on = replace(planned.options, target=device.ipuVersion, tiles_per_ipu=device.tilesPerIPU)
+    return costs_of(planned, on)
 
 
 def summary_of(report: CostReport, planned: Planned, *, steps: bool) -> str:

@@ -15,6 +15,7 @@ from popc.compiler import Compiled
 from popc.reporting.estimation import costs_of
 from popc_runtime.errors import BudgetError, UsageError
 from popc_runtime.format import Region, instructions_of
+from popc_runtime.ground.frozen import frozen
 
 if TYPE_CHECKING:
     from popc.cost import CostReport, OpCost
@@ -56,7 +57,7 @@ def check_budget(
         raise _error(program, exceeded)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Excess:
     """A limit and what the program takes."""
 
@@ -283,7 +284,7 @@ def _old_tile(profile: Profile) -> int | None:
     return max((chip.peak_bytes for chip in chips), default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Measure:
     """Something that a budget may limit; ``before`` is what another archive takes."""
 

@@ -85,15 +85,15 @@ def _misfits(report: CostReport) -> Iterator[str]:
         )
 
 
-def costs_of(planned: Planned) -> CostReport:
-    """The costs of one run of the program on its target.
+def costs_of(planned: Planned, on: Options | None = None) -> CostReport:
+    """The costs of one run of the program on its target, or on that of the options ``on``.
 
     Raises:
         OptionError: see `target_of`.
     """
     from popc.cost import estimate_costs
 
-    target, settings = target_of(planned.options), settings_of(planned.options)
+    target, settings = target_of(on or planned.options), settings_of(planned.options)
     return estimate_costs(planned.graph, planned.schedule, planned.plan, target, settings)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from popc.archive import Archive
@@ -21,11 +20,12 @@ from popc_runtime.format import (
     decode_program,
     instructions_of,
 )
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Profile", "profile_of", "read_profile"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Profile:
     """A compiled program, seen from outside.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, NamedTuple
 
@@ -22,6 +21,7 @@ from popc.schedule.measures import Cost, measure
 from popc.schedule.optimum import find_lowest_peak, lower_by_windows
 from popc.schedule.problem import OrderingProblem
 from popc.schedule.shift import descend
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Candidate", "Chooser", "ChosenOrder"]
 
@@ -39,7 +39,7 @@ class Candidate(NamedTuple):
     cost: Cost
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChosenOrder:
     """An order and how it was found.
 

@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from popc.ir import Graph, Op
 from popc.ops.aliases import find_aliases
 from popc.schedule.build_problem import build_problem
 from popc.schedule.measures import measure, measure_steps
 from popc.schedule.parts import find_parts
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Liveness", "measure_liveness"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Liveness:
     """Bytes live while each op of an order runs, their maximum and their sum."""
 

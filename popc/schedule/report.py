@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from popc.schedule.choose import Candidate, ChosenOrder
 from popc.schedule.footprint import Part
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["PartReport", "format_reports", "report_on"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartReport:
     """The way in which the order of one part of a program was found.
 

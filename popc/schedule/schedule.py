@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from popc.ir import Graph, Op
@@ -13,11 +12,12 @@ from popc.schedule.build_problem import build_problem
 from popc.schedule.choose import Chooser
 from popc.schedule.parts import find_parts
 from popc.schedule.report import PartReport, report_on
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Schedule", "build_schedule"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Schedule:
     """The order of execution.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from popc.compiler import Compiled, compile_program
@@ -13,6 +13,7 @@ from popc.progress import UNWATCHED, Watch
 from popc.request import CompileRequest
 from popc.study.measures import Measures, measure
 from popc_runtime.errors import PopcError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Effect", "explain_options"]
 
@@ -33,7 +34,7 @@ _OF_COMPILING: Final = {
 _DEFAULTS: Final = {spec.name: spec.default for spec in SCHEMA}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effect:
     """The effect of an option.
 
@@ -83,7 +84,7 @@ def explain_options(request: CompileRequest, watch: Watch = UNWATCHED) -> list[E
     return _Explainer(request, request.load(watch), watch).effects()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """An option, or an entry of one with several that have effects of their own.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from popc.ops.streaming import constants_off_chip
 from popc.reporting.estimation import costs_of, cycles_of, encode_report
 from popc.schedule import measure_liveness
 from popc_runtime.format import instructions_of
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Measures", "measure"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measures:
     """A compiled program in numbers.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from popc_runtime import Executable, TensorSpec, load
 from popc_runtime.data.words import labelled, words_of
 from popc_runtime.errors import ResourceError, SpokenHint, UsageError
 from popc_runtime.format import Array, LabelKind, is_archive
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Comparison", "compare", "run_onnxruntime", "verify_file"]
 
@@ -25,7 +26,7 @@ _COARSE_ATOL = 2e-3
 _BOUND = "give each value that was bound at compile time"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """One tensor as computed by both sides.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Final
 from popc.target.target import Conv, Exchange, Host, Links, Target, Tile
 from popc.target.topology import Topology
 from popc_runtime.errors import OptionError
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.process.paths import open_regular
 
 __all__ = ["ALIASES", "PRESETS", "find_target", "parse_target", "preset_text", "target_file"]
@@ -177,7 +178,7 @@ def _table_problems(name: str, kind: type, table: Mapping[str, Any]) -> Iterator
             yield f"{name}.{key} is missing"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Range:
     low: float
     high: float

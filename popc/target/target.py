@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from popc.target.topology import SelectionOrder, Topology
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Conv", "Exchange", "Host", "Links", "Target", "Tile"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tile:
     """A tile, and how many of them a chip has.
 
@@ -32,7 +33,7 @@ class Tile:
     stack_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conv:
     """The units for accumulating matrix products, by types of operands and results."""
 
@@ -44,7 +45,7 @@ class Conv:
     fp8_in_fp16_out_units: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exchange:
     """The exchange between tiles; ``setup_cycles`` and ``sync_cycles`` are what a phase takes."""
 
@@ -56,7 +57,7 @@ class Exchange:
     instruction_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Links:
     """The links between chips; their numbers are those of one chip, by direction."""
 
@@ -69,7 +70,7 @@ class Links:
     up: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Host:
     """The connection to host and streaming memory, each way, per chip."""
 
@@ -79,7 +80,7 @@ class Host:
     streaming_bytes_per_second: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """A system of chips, and how much of it a program uses.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from popc_runtime.data.shared_samples import whole_result
 from popc_runtime.device import EVALUATION_PROGRAM
 from popc_runtime.errors import UsageError
 from popc_runtime.format import Array, StreamDirection
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels.core.preparation import floats_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Accuracy:
     """The share of samples whose highest score is that of their label."""
 

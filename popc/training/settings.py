@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from popc.optimizers import OptimizerSpec, optimizer_to_mapping, parse_optimizer
 from popc.options import did_you_mean, read_table
 from popc.training.losses import LossSpec, parse_loss
 from popc_runtime.errors import OptionError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["TrainingSettings", "parse_training", "read_training_file", "with_requests"]
 
@@ -20,7 +21,7 @@ _T = TypeVar("_T")
 _TABLES = ("loss", "optimizer", "weights")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrainingSettings:
     """The settings for training a model.
 

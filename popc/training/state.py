@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from popc.frontend import ImportedModel, LoadedModel, stored_values
 from popc.ir import AttributeMap, Graph, Op, OpSettings, StepPart, Tensor
 from popc.ops.build import build
 from popc.ops.divergence import find_divergence
-from popc.optimizers import Sharing
 from popc.options import Options, StreamMode
 from popc_runtime.errors import ModelError
 from popc_runtime.format import VariableRole
+
+if TYPE_CHECKING:
+    from popc.optimizers import Sharing
 
 __all__ = ["add_state", "resume_state", "sharing_of", "show_updated", "write_updates"]
 
@@ -100,6 +103,8 @@ def _require_mean(variable: Tensor, value: Tensor) -> None:
 
 def sharing_of(options: Options, variable: str) -> Sharing:
     """The replicas that share a variable."""
+    from popc.optimizers import Sharing
+
     groups, replicas = options.replica_groups(variable), options.replicated_graph_count
     return Sharing(groups.members(replicas), groups.stride(replicas))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, StepPart
@@ -15,6 +15,7 @@ from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["AnnotatePlaces"]
 
@@ -25,7 +26,7 @@ _PARTS: Final = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class AnnotatePlaces(Pass):
     """Ops get what rules say of the chip, the stage or the pass that they are in.
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Protocol, Self
 
 from popc.ir import Graph, Op, verify
 from popc.ops.check_order import find_stuck
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Pass", "PassOutcome", "PassReport", "RewritePass", "disguised", "run_to_fixed_point"]
 
 _MAX_ROUNDS = 20  # passes that undo each other would go on for ever
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PassOutcome:
     """The changes of a run of a pass: how often, and what it counts beside that, by name.
 
@@ -34,7 +35,7 @@ class PassOutcome:
         return PassOutcome(self.changes + other.changes, effects, self.notes + other.notes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PassReport:
     """The record of one run of a pass."""
 

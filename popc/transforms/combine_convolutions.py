@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
@@ -15,6 +14,7 @@ from popc.transforms.combining import (
     split_among,
 )
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["CombineConvolutions"]
 
@@ -22,7 +22,7 @@ _BIAS, _RESIDUAL = 2, 3  # numbers of operands
 _CHANNELS: Final = 1  # the axis of results
 
 
-@dataclass(frozen=True)
+@frozen
 class CombineConvolutions(Pass):
     """Their weights become more output channels of one convolution.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op, Tensor
@@ -11,11 +10,12 @@ from popc.ops.build import build
 from popc.transforms.base import Pass, disguised
 from popc.transforms.combining import combine
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["CombineLookups"]
 
 
-@dataclass(frozen=True)
+@frozen
 class CombineLookups(Pass):
     """Lookups in the same table become one; in training, the table then has one gradient.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, Tensor
@@ -18,6 +17,7 @@ from popc.transforms.combining import (
     split_among,
 )
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["CombineProducts"]
 
@@ -25,7 +25,7 @@ _SMALL: Final = 1 << 14  # bytes of all operands of a product that is worth stac
 _BIAS, _RESIDUAL = 2, 3  # numbers of operands
 
 
-@dataclass(frozen=True)
+@frozen
 class CombineProducts(Pass):
     """Matrices that multiply the same operand are put side by side, and multiply it once.
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from popc.ir import Graph, Op, Recompute, Tensor
 from popc.ops import OPS
 from popc.transforms.base import Pass, disguised
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["CommonSubexpressions"]
 
 
-@dataclass(frozen=True)
+@frozen
 class CommonSubexpressions(Pass):
     """Only the first of ops with equal type, operands, attributes and place stays.
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.ops.build import can_evaluate, evaluate
 from popc.transforms.base import RewritePass
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["ConstantFolding"]
 
 
-@dataclass(frozen=True)
+@frozen
 class ConstantFolding(RewritePass):
     """An op whose operands are all constants becomes a constant.
 

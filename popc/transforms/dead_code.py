@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from popc.ir import Graph, Op
 from popc.ops import OPS
 from popc.transforms.base import Pass
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["DeadCode"]
 
 
-@dataclass(frozen=True)
+@frozen
 class DeadCode(Pass):
     """Ops without side effects whose outputs nobody reads disappear, and unused constants.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Self
 
@@ -10,11 +9,12 @@ from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["DistributeBatchNorm"]
 
 
-@dataclass(frozen=True)
+@frozen
 class DistributeBatchNorm(RewritePass):
     """In training, groups of neighbouring replicas normalise by the statistics of all their data.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -13,13 +12,14 @@ from popc.ops.build import build
 from popc.transforms.base import RewritePass
 from popc.transforms.match import are_moderate
 from popc_runtime.format import Array, DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["FoldBatchNorm"]
 
 _DTYPES = (DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)
 
 
-@dataclass(frozen=True)
+@frozen
 class FoldBatchNorm(RewritePass):
     """With constant parameters it becomes Mul and Add, which `FoldChannelOps` moves into weights.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ from popc.ops.shared import shared
 from popc.transforms.base import RewritePass
 from popc.transforms.match import are_moderate, other_operand, sole_output
 from popc_runtime.format import Array, DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["FoldChannelOps"]
 
@@ -21,7 +21,7 @@ _CONVOLUTIONS: Final = ("Conv", "ConvTranspose")
 _DTYPES: Final = (DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)
 
 
-@dataclass(frozen=True)
+@frozen
 class FoldChannelOps(RewritePass):
     """Mul, Div, Add or Sub of a constant per channel, after a convolution that nothing else reads.
 

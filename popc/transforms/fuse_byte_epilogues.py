@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
@@ -12,6 +11,7 @@ from popc.ops.constants import scalar_value
 from popc.transforms.base import RewritePass
 from popc.transforms.match import may_be_one, sole_output
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels.activation import ACTIVATIONS
 from popc_runtime.kernels.parts.byte_operands import BIAS, RESIDUAL, SCALE
 
@@ -22,7 +22,7 @@ _MOVES: Final = ("Reshape", "Transpose")
 _BYTES: Final = (DType.INT8, DType.UINT8)
 
 
-@dataclass(frozen=True)
+@frozen
 class FuseByteEpilogues(RewritePass):
     """A scale, a rounding, additions, an activation and bytes to go on with become part of the op.
 

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, Tensor, TensorKind
@@ -29,6 +28,7 @@ from popc.ops.load import find_load_ops
 from popc.transforms.base import Pass, disguised
 from popc.transforms.context import PassContext
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels.parts.fused_steps import (
     MOST_INPUTS,
     MOST_STEPS,
@@ -47,7 +47,7 @@ _OF_FLOATS: Final = ("Clip", "PRelu", "Square")
 _MOST_DIMENSIONS: Final = 8  # native kernels have room for these
 
 
-@dataclass(frozen=True)
+@frozen
 class FuseElementwise(Pass):
     """Elementwise ops of which only the last one's result is needed become one op.
 
@@ -91,7 +91,7 @@ class FuseElementwise(Pass):
         return changes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Surroundings:
     """The facts about the whole program.
 
@@ -113,15 +113,34 @@ class _Surroundings:
 
 @dataclass(slots=True)
 class _Group:
-    """Ops that become one: the last one first, users before producers."""
+    """Ops that become one: the last one first, users before producers.
+
+    Attributes:
+        ops: These.
+        inputs: What they read and none of them computes.
+        least: The fewest bytes that one of them leaves.
+    """
 
     ops: list[Op]
-    members: set[Op] = field(default_factory=set[Op])
+    inputs: dict[Tensor, None]
+    least: int
+
+    @classmethod
+    def of(cls, op: Op) -> Self:
+        """An op alone."""
+        return cls([op], dict.fromkeys(op.present_inputs), op.output.type.nbytes)
 
     @property
     def root(self) -> Op:
         """The op whose result is that of the group."""
         return self.ops[0]
+
+    def add(self, op: Op) -> None:
+        """Let ``op`` be the first step."""
+        self.ops.append(op)
+        del self.inputs[op.output]
+        self.inputs |= dict.fromkeys(op.present_inputs)
+        self.least = min(self.least, op.output.type.nbytes)
 
 
 def _groups(graph: Graph, around: _Surroundings) -> Iterable[_Group]:
@@ -133,11 +152,10 @@ def _groups(graph: Graph, around: _Surroundings) -> Iterable[_Group]:
             continue
         group = None if op.output in outputs else _group_of_users(op, found)
         if group is not None and _may_join(graph, group, op, around):
-            group.ops.append(op)
-            group.members.add(op)
+            group.add(op)
             found[op] = group
         else:
-            found[op] = _Group([op], {op})
+            found[op] = _Group.of(op)
     distinct = {id(group): group for group in found.values()}
     return [group for group in distinct.values() if len(group.ops) > 1]
 
@@ -168,9 +186,17 @@ def _may_join(graph: Graph, group: _Group, op: Op, around: _Surroundings) -> boo
         return False
     if op in graph.ordering or len(group.ops) == MOST_STEPS:
         return False
-    ops = [op, *reversed(group.ops)]
-    inputs = _inputs(ops)
-    return len(inputs) <= MOST_INPUTS and _needs_no_more(ops, around)
+    operands = op.present_inputs
+    inputs = group.inputs.keys() | operands
+    if len(inputs) > MOST_INPUTS + 1:  # and the result of `op`, which is among them
+        return False
+    others = inputs.difference(operands, op.outputs)
+    if not any(map(around.bytes_kept, others)):
+        # All comes with the first step: it is enough that each leaves as much as the result.
+        result = root.output.type.nbytes
+        if result <= group.least and result <= op.output.type.nbytes:
+            return True
+    return _needs_no_more([op, *reversed(group.ops)], around)
 
 
 def _belong_together(op: Op, root: Op) -> bool:
@@ -196,38 +222,41 @@ def _inputs(ops: Sequence[Op]) -> list[Tensor]:
 
 def _needs_no_more(ops: Sequence[Op], around: _Surroundings) -> bool:
     """True if there is a pivot, for ``ops`` in order."""
-    arrivals = list(_arrivals(ops, around))
-    arriving = [sum(arrival.values()) for arrival in arrivals]
-    first = max((index for index, bytes_ in enumerate(arriving) if bytes_), default=0)
     result = ops[-1].output.type.nbytes
-    if first == 0 and all(result <= op.output.type.nbytes for op in ops):
-        return True  # all comes with the first step, and each leaves as much as the result
-    kept, live = list(accumulate(arriving)), list(_live(ops, arrivals))
-    return any(
-        all(kept[index] <= live[index] for index in range(pivot))
-        and all(result <= nbytes for nbytes in live[pivot:])
-        for pivot in range(first, len(ops))
-    )
+    lowest = highest = 0  # what the pivot may be
+    is_over = False  # so many operands have come that it can be no later
+    for index, (arrived, kept, live) in enumerate(_traffic(ops, around)):
+        if arrived or result > live:
+            lowest = index if result <= live else index + 1
+        if not is_over:
+            highest = index
+            is_over = kept > live
+    return lowest <= highest
 
 
-def _arrivals(ops: Sequence[Op], around: _Surroundings) -> Iterator[dict[Tensor, int]]:
-    """For each op the operands that no op before it has read or computed, and their bytes."""
-    seen = {op.output for op in ops}
-    for op in ops:
-        new = [tensor for tensor in dict.fromkeys(op.present_inputs) if tensor not in seen]
-        seen.update(new)
-        yield {tensor: around.bytes_kept(tensor) for tensor in new}
+def _traffic(ops: Sequence[Op], around: _Surroundings) -> Iterator[tuple[int, int, int]]:
+    """For each op, bytes that it alone brings, that all so far did, and that are live behind it.
 
-
-def _live(ops: Sequence[Op], arrivals: Sequence[Mapping[Tensor, int]]) -> Iterator[int]:
-    """For each op the bytes, when it has run, of what later ones read; then those of the result."""
-    last = {tensor: index for index, op in enumerate(ops) for tensor in op.present_inputs}
-    last[ops[-1].output] = len(ops)
-    live: dict[Tensor, int] = {}
-    for index, (op, new) in enumerate(zip(ops, arrivals, strict=True)):
-        live |= {**new, op.output: op.output.type.nbytes}
-        live = {tensor: bytes_ for tensor, bytes_ in live.items() if last[tensor] > index}
-        yield sum(live.values())
+    An op brings the operands that no op before it has read or computed.  Live are those that later
+    ones read, what has been computed for later ones, and the result.
+    """
+    last = {tensor: index for index, op in enumerate(ops) for tensor in op.inputs}
+    known: set[Tensor | None] = {op.output for op in ops}
+    dying = [0] * (len(ops) + 1)  # bytes that nobody reads any more, by the op that read them last
+    kept = live = 0
+    for index, op in enumerate(ops):
+        arrived = 0
+        for tensor in op.present_inputs:
+            if tensor not in known:
+                known.add(tensor)
+                nbytes = around.bytes_kept(tensor)
+                dying[last[tensor]] += nbytes
+                arrived += nbytes
+        made = op.output.type.nbytes
+        dying[last.get(op.output, len(ops))] += made
+        kept += arrived
+        live += arrived + made - dying[index]
+        yield arrived, kept, live
 
 
 # -- the op ----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from popc.ir import Graph, Op, Tensor
@@ -10,6 +9,7 @@ from popc.ops.build import infer_types
 from popc.transforms.base import RewritePass
 from popc.transforms.match import may_be_one, sole_output
 from popc_runtime.errors import ModelError
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels.activation import ACTIVATIONS
 
 __all__ = ["FuseEpilogues"]
@@ -19,7 +19,7 @@ _WITH_RESIDUAL: Final = ("Conv", "Gemm", "MatMul")
 _BIAS, _RESIDUAL = 2, 3  # numbers of operands
 
 
-@dataclass(frozen=True)
+@frozen
 class FuseEpilogues(RewritePass):
     """A following bias, residual addition or activation becomes part of the op.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -10,11 +9,12 @@ from popc.ir import AttributeMap, Graph, Op, Shape, Tensor
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
 from popc.transforms.match import produced_by
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["FuseLossGradients"]
 
 
-@dataclass(frozen=True)
+@frozen
 class FuseLossGradients(RewritePass):
     """The gradient of -log(softmax(x)[label]) is softmax(x), minus 1 at the label.
 
@@ -48,7 +48,7 @@ class FuseLossGradients(RewritePass):
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Loss:
     """The gradient of a loss: operands, and whether the classes are the last dimension."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from popc.ops.build import build
 from popc.transforms.base import RewritePass
 from popc.transforms.match import produced_by, sole_output
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["FuseQuantization"]
 
@@ -20,7 +20,7 @@ _PRODUCTS: Final = ("ConvInteger", "MatMulInteger")
 _MOVES: Final = ("Expand", "Gather", "MaxPool", "Reshape", "Slice", "Transpose")
 
 
-@dataclass(frozen=True)
+@frozen
 class FuseQuantization(RewritePass):
     """Quantising and dequantising by one constant scale is a function from floats to floats.
 

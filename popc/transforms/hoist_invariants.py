@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS
 from popc.ops.control import callee_of
 from popc.transforms.base import Pass
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["HoistInvariants"]
 
 
-@dataclass(frozen=True)
+@frozen
 class HoistInvariants(Pass):
     """An op of a subgraph whose operands are all constants moves to the enclosing graph.
 

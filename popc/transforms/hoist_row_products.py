@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -10,6 +9,7 @@ from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
 from popc.transforms.match import produced_by
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["HoistRowProducts"]
 
@@ -17,7 +17,7 @@ _FIRST_STATE = 2  # operands of a loop: the trip count, the condition, the state
 _MOST_BYTES = 1 << 26  # of all the products together
 
 
-@dataclass(frozen=True)
+@frozen
 class HoistRowProducts(RewritePass):
     """The product of an element of a sequence with a fixed matrix is made outside the loop.
 

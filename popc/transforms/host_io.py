@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from popc.ir import AttributeMap, Graph, OpSettings, Tensor
@@ -13,13 +12,14 @@ from popc.transforms.context import PassContext
 from popc.transforms.stream_names import check_stream_names
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType, ReturnType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["HostIo"]
 
 _NARROW: Final = (DType.FLOAT16, DType.BFLOAT16)
 
 
-@dataclass(frozen=True)
+@frozen
 class HostIo(Pass):
     """Each input and output of the top graph becomes a transfer on a stream of the same name.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op, Tensor, TensorKind
@@ -14,11 +13,12 @@ from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.errors import OptionError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["InplaceOrder"]
 
 
-@dataclass(frozen=True)
+@frozen
 class InplaceOrder(Pass):
     """Let all other readers of a tensor run before the op that the user wants to overwrite it.
 
@@ -77,7 +77,7 @@ class InplaceOrder(Pass):
         return changes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rivalry:
     """A tensor with memory of its own, what reads it, and who of these could overwrite it."""
 

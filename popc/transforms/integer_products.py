@@ -12,6 +12,7 @@ from popc.ops.build import build
 from popc.transforms.base import RewritePass
 from popc.transforms.match import are_moderate, produced_by
 from popc_runtime.format import Array, DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["IntegerProducts"]
 
@@ -20,7 +21,7 @@ _LONGEST: Final = (2**31 - 1) // _LARGEST_PRODUCT  # sums of as many products ne
 _WINDOWS: Final = ("strides", "pads", "dilations", "group")
 
 
-@dataclass(frozen=True)
+@frozen
 class IntegerProducts(RewritePass):
     """A product of two dequantised matrices is an integer product, scaled; likewise convolutions.
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ir.attributes import integer
 from popc.transforms.base import RewritePass
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["InvariantStates"]
 
 _FIRST_STATE = 2  # behind the trip count and the condition
 
 
-@dataclass(frozen=True)
+@frozen
 class InvariantStates(RewritePass):
     """A state of a Loop that no iteration changes becomes a capture, or a constant of the body.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops.build import build
 from popc.options import ReturnType
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "MainLoopState",
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MainLoopState:
     """One state of a main loop.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
@@ -23,11 +22,12 @@ from popc.transforms.loop_states import (
 )
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["MainLoops"]
 
 
-@dataclass(frozen=True)
+@frozen
 class MainLoops(Pass):
     """With ``batches_per_step`` > 1, everything becomes the body of one Loop.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
@@ -15,11 +14,12 @@ from popc.ops.sequencer import Sequencer, give_up_wishes
 from popc.options import FrozenTable
 from popc.transforms.base import Pass
 from popc.transforms.context import Orders, PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["MergeCollectives"]
 
 
-@dataclass(frozen=True)
+@frozen
 class MergeCollectives(Pass):
     """Neighbouring exchanges of one kind, over the same groups, become one.
 
@@ -145,7 +145,7 @@ class MergeCollectives(Pass):
         yield from groups.values()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Emitter:
     """Adds ops that belong where ``lead`` does."""
 

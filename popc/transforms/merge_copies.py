@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass
 from popc.transforms.context import Orders, PassContext, insertion_orders
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["MergeCopies"]
 
 
-@dataclass(frozen=True)
+@frozen
 class MergeCopies(Pass):
     """Copies between chips run one after the other, as long as nobody reads any of them meanwhile.
 

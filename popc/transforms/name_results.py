@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.transforms.base import RewritePass
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels import KERNELS
 
 __all__ = ["NameResults"]
 
 
-@dataclass(frozen=True)
+@frozen
 class NameResults(RewritePass):
     """Ops with floating-point results get the names of their results as attribute ``results``.
 

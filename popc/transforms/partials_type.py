@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
@@ -11,11 +10,12 @@ from popc.options import Partials
 from popc.transforms.base import RewritePass
 from popc.transforms.context import PassContext
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["PartialsType"]
 
 
-@dataclass(frozen=True)
+@frozen
 class PartialsType(RewritePass):
     """Products of float16 matrices, and convolutions, get the attribute ``partials``.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph
@@ -19,11 +18,12 @@ from popc.placement import (
 )
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["AutomaticPlacement", "FinalPlacement", "LatePlacement", "Placement"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Placement(Pass):
     """Ops that the model does not place go where their operands are, and values are copied.
 
@@ -58,7 +58,7 @@ class Placement(Pass):
         return tuple(find_crossings(graph)) if is_placed(graph) else ()
 
 
-@dataclass(frozen=True)
+@frozen
 class AutomaticPlacement(Placement):
     """Divide a model that nobody has placed among chips, if the options ask for it."""
 
@@ -76,7 +76,7 @@ class AutomaticPlacement(Placement):
         return place(graph, self.options, trains=self.trains)
 
 
-@dataclass(frozen=True)
+@frozen
 class LatePlacement(Placement):
     """Place what passes have added since; all copies between chips are there."""
 
@@ -87,7 +87,7 @@ class LatePlacement(Placement):
         return fill_places(graph) if is_placed(graph) else 0
 
 
-@dataclass(frozen=True)
+@frozen
 class FinalPlacement(Placement):
     """Place what passes have added, copy what has come to cross chips, and drop boundaries."""
 

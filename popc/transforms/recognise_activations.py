@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import pi, sqrt
 from typing import ClassVar, Final, TypeAlias
 
@@ -12,13 +11,14 @@ from popc.ops.build import build
 from popc.ops.constants import scalar_value
 from popc.transforms.base import RewritePass
 from popc.transforms.match import is_scalar, produced_by
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["RecogniseActivations"]
 
 _Match: TypeAlias = "tuple[str, Tensor, AttributeMap]"  # op type, operand, attributes
 
 
-@dataclass(frozen=True)
+@frozen
 class RecogniseActivations(RewritePass):
     """HardSigmoid, HardSwish, Swish and Gelu (with erf) from their formulas.
 

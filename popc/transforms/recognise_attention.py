@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from popc.transforms.base import RewritePass
 from popc.transforms.match import are_moderate, only_user, sole_output
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["RecogniseAttention"]
 
@@ -23,7 +23,7 @@ _HEADS_LAST = (0, 2, 1, 3)  # from [batch, length, heads, width] to [batch, head
 _DTYPES = (DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)
 
 
-@dataclass(frozen=True)
+@frozen
 class RecogniseAttention(RewritePass):
     """softmax(scale * Q K^T + mask) V on [batch, heads, rows, depth], or fewer dimensions.
 
@@ -88,7 +88,7 @@ def _lifted(graph: Graph, tensor: Tensor, settings: OpSettings) -> Tensor:
     return build(graph, "Reshape", [tensor], {"shape": shape}, settings=settings).output
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Match:
     scores: Op
     softmax: Op

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -14,11 +13,12 @@ from popc.ops.constants import scalar_value
 from popc.transforms.base import RewritePass
 from popc.transforms.match import is_scalar, only_user, other_operand, produced_by
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["RecogniseLayerNorm"]
 
 
-@dataclass(frozen=True)
+@frozen
 class RecogniseLayerNorm(RewritePass):
     """(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon), times a scale, plus a bias.
 

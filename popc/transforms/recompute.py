@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Self
 
@@ -18,6 +18,7 @@ from popc.transforms.check_recompute import find_unrecomputed
 from popc.transforms.checkpoints import METHODS
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.round_results import rounds_at_random
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Recomputation"]
 
@@ -27,7 +28,7 @@ def _never(op: Op) -> bool:
     return False
 
 
-@dataclass(frozen=True)
+@frozen
 class Recomputation(Pass):
     """Ops of the backward pass read repetitions of forward ops in place of what those have given.
 

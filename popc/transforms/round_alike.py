@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph
 from popc.ops.divergence import find_divergence
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["RoundAlike"]
 
 
-@dataclass(frozen=True)
+@frozen
 class RoundAlike(Pass):
     """Ops whose exact results are equal on all replicas draw the same random bits there.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from popc.ir import AttributeMap, Graph, Op, StepPart
@@ -12,6 +11,7 @@ from popc.options import FloatingPointException
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels import KERNELS, MoveKernel
 
 __all__ = ["RoundResults", "rounds_at_random"]
@@ -31,7 +31,7 @@ _EXACT: Final = frozenset(
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class RoundResults(Pass):
     """Ops that round get attributes ``rounding`` and ``overflow``, if they are to round otherwise.
 

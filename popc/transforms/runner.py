@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -16,13 +16,14 @@ from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.patterns import is_on
 from popc.transforms.pipeline import PIPELINE, PassPhase
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Transformation", "cut_before_gradients", "prepare_for_training", "transform"]
 
 _BATCH_BEFORE_GRADIENTS: Final = PassPhase("parts of batches", (BatchSerialization, DeadCode))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transformation:
     """The work of the passes on a graph.
 

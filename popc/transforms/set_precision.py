@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final, Self
 
 import numpy as np
@@ -16,6 +16,7 @@ from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import PassContext
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["SetPrecision"]
 
@@ -35,7 +36,7 @@ _SMALLEST: Final = float(np.finfo(np.float16).smallest_subnormal)
 _LISTED: Final = 4  # kinds of ops named in a note
 
 
-@dataclass(frozen=True)
+@frozen
 class SetPrecision(Pass):
     """Ops on float32 become ops on float16; inputs, outputs and what is written keep their types.
 

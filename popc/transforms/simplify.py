@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
@@ -12,11 +11,12 @@ from popc.transforms.base import RewritePass, disguised
 from popc.transforms.context import PassContext
 from popc.transforms.patterns import chosen_rules
 from popc.transforms.rules import RULES, LocalRule
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["LateSimplify", "Simplify"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Simplify(RewritePass):
     """Identities disappear; a reshape of a reshape, or transpose of a transpose, becomes one.
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from popc.ir import Graph, Op, OpSettings, Tensor
 from popc.ops import OPS
 from popc.ops.build import build
 from popc.transforms.base import Pass
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["SubgraphOutputs"]
 
 
-@dataclass(frozen=True)
+@frozen
 class SubgraphOutputs(Pass):
     """An output of a nested graph that is no op's own, distinct result goes through a Copy.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, StepPart
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["UpdatePriorities"]
 
@@ -16,7 +17,7 @@ _LAST: Final = -sys.float_info.max
 _FIRST: Final = sys.float_info.max
 
 
-@dataclass(frozen=True)
+@frozen
 class UpdatePriorities(Pass):
     """Ops that update weights get the lowest priority; those that add gradients up the highest.
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
 from popc.transforms.base import RewritePass
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Winograd"]
 
 _ATTRIBUTE: Final = "winograd"
 
 
-@dataclass(frozen=True)
+@frozen
 class Winograd(RewritePass):
     """Unless it is allowed, convolutions say that native kernels are to add products up.
 

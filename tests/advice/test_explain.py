@@ -32,7 +32,7 @@ def _compile(target: str, batch: int, change: dict[str, Any], **more: Any) -> An
     return popc.compile(tower(), dims=dims, options=given, **more)
 
 
-_CASES = [(32, 256, None), (40, 64, _TRAIN)]
+_CASES = [(22, 256, None), (30, 64, _TRAIN)]
 
 
 @pytest.mark.parametrize(("kilobytes", "batch", "train"), _CASES)
@@ -61,18 +61,8 @@ def test_advice_holds(
     assert times == sorted(times)
 
 
-def test_the_largest_proportion_that_fits(tmp_path: Path) -> None:
-    target = small_target(tmp_path, kilobytes=32)
-    fixes = _explain(target, 256, budget=20).to_dict()["fixes"]
-    name = "available_memory_proportion"
-    best = next(fix["change"]["options"][name] for fix in fixes if name in str(fix["change"]))
-    larger = {"options": {name: round(best + 0.01, 2)}}
-    with pytest.raises(DoesNotFitError):
-        _compile(target, 256, larger)
-
-
 def test_what_is_in_the_way(tmp_path: Path) -> None:
-    found = _explain(small_target(tmp_path, kilobytes=32), 256, budget=0)
+    found = _explain(small_target(tmp_path, kilobytes=22), 256, budget=0)
     chip = found.diagnosis.chips[0]
     assert chip.excess > 0
     assert chip.tiles_over == 16
@@ -88,7 +78,7 @@ def test_what_is_in_the_way(tmp_path: Path) -> None:
 
 
 def test_changes_together_where_none_is_enough(tmp_path: Path) -> None:
-    target = small_target(tmp_path, kilobytes=26)
+    target = small_target(tmp_path, kilobytes=20)
     model = tower(batch=256)
     found = explain_model(model, options={"target": target}).to_dict()
     here = [fix for fix in found["fixes"] if not fix["notes"]]
@@ -112,7 +102,7 @@ def test_nothing_helps(tmp_path: Path) -> None:
 
 
 def test_results_that_change_are_said_to(tmp_path: Path) -> None:
-    target = small_target(tmp_path, kilobytes=26)
+    target = small_target(tmp_path, kilobytes=20)
     found = explain_model(
         tower(dtype=np.float16), dims={"batch": 512}, options={"target": target}
     ).to_dict()
@@ -122,13 +112,13 @@ def test_results_that_change_are_said_to(tmp_path: Path) -> None:
 
 
 def test_processes_change_nothing(tmp_path: Path) -> None:
-    target = small_target(tmp_path, kilobytes=24)
+    target = small_target(tmp_path, kilobytes=16)
     alone = _explain(target, 64, budget=40).to_dict()
     assert alone == _explain(target, 64, budget=40, jobs=2).to_dict()
 
 
 def test_the_budget_limits_advice(tmp_path: Path) -> None:
-    target = small_target(tmp_path, kilobytes=24)
+    target = small_target(tmp_path, kilobytes=16)
     found = _explain(target, 64, budget=10).to_dict()
     assert found["planned"] <= 10
     assert found["not_tried"]

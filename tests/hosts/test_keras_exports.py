@@ -43,7 +43,8 @@ _EVERYTHING: Final[dict[str, Any]] = {
     "floating_point_behaviour.inv": True,
     "floating_point_behaviour.div0": True,
     "floating_point_behaviour.oflo": True,
-    "floating_point_behaviour.esr": False,
+    "floating_point_behaviour.esr": tensorflow.StochasticRoundingBehaviour.OFF,
+    "experimental.enable_prng_stability": True,
     "floating_point_behaviour.nanoo": True,
     "floating_point_behaviour.set_all": False,
     "io_tiles.num_io_tiles": 128,
@@ -62,6 +63,9 @@ _EVERYTHING: Final[dict[str, Any]] = {
     "optimizations.merge_infeed_io_copies": True,
     "optimizations.maximum_cross_replica_sum_buffer_size": 1 << 20,
     "optimizations.maximum_reduce_scatter_buffer_size": 1 << 20,
+    "optimizations.maximum_all_gather_buffer_size": 1 << 20,
+    "optimizations.maximum_reduce_many_buffer_size": 1 << 20,
+    "optimizations.enable_dynamic_slice_replacement": False,
     "optimizations.maximum_inter_ipu_copies_buffer_size": 1 << 20,
     "optimizations.maximum_send_recv_cluster_size": 1 << 20,
     "optimizations.minimum_remote_tensor_size": 256,
@@ -79,6 +83,7 @@ _FAMILIES: Final[dict[str, dict[str, Any]]] = {
     "gcl_poplar_options": {"useSynclessCollectives": "true"},
     "convolutions.poplar_options": {"availableMemoryProportion": "0.3", "partialsType": "float"},
     "matmuls.poplar_options": {"availableMemoryProportion": "0.2", "partialsType": "float"},
+    "slices.poplar_options": {"availableMemoryProportion": "0.1"},
     "pooling.poplar_options": {"poolUseIntrospectiveMapping": "false"},
 }
 

@@ -104,7 +104,7 @@ def test_settings_of_a_run_as_options() -> None:
 @pytest.mark.parametrize(
     ("keywords", "error", "says"),
     [
-        ({"session_config": object()}, UsageError, "only TensorFlow has"),
+        ({"session_config": object(), "save_summary_steps": 5}, UsageError, "only TensorFlow has"),
         ({"sesion_config": None}, TypeError, "sesion_config"),
         ({"save_checkpoints_steps": 1, "save_checkpoints_secs": 1}, ValueError, "both"),
     ],

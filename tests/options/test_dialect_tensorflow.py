@@ -82,6 +82,15 @@ def _set(table: dict[str, Any]) -> dict[str, Any]:
             {"optimizations.maximum_inter_ipu_copies_buffer_size": 4096},
             {"merge_ipu_copies_bytes": 4096},
         ),
+        ({"floating_point_behaviour.esr": "ON"}, {"enable_stochastic_rounding": True}),
+        (
+            {"slices": {"poplar_options": {"availableMemoryProportion": "0.1"}}},
+            {"available_memory_by_op_type": (("Gather", 0.1), ("ScatterND", 0.1))},
+        ),
+        (
+            {"optimizations.maximum_all_gather_buffer_size": 9},
+            {"merge_all_gather_collectives": True, "merge_all_gather_bytes": 9},
+        ),
         ({"optimizations.enable_fast_math": True}, {"enable_fast_math": True}),
         (
             {"optimizations": {"maximum_cross_replica_sum_buffer_size": 1000}},
@@ -115,6 +124,16 @@ def test_tensorflow(table: dict[str, Any], expected: dict[str, Any]) -> None:
 def test_recomputation_of_tensorflow_is_for_training() -> None:
     options = resolve_options(values={"allow_recompute": True}, trains=True)
     assert options.auto_recomputation == "standard"
+
+
+def test_updates_alone_are_rounded_at_random() -> None:
+    table = {"floating_point_behaviour": {"esr": "REPLICA_IDENTICAL_ONLY"}}
+    options = resolve_options(values=table, trains=True)
+    assert not options.enable_stochastic_rounding
+    assert [str(rule) for rule in options.annotate] == [
+        'in_pass = "update", stochastic_rounding = 1'
+    ]
+    assert resolve_options(values=table).annotate == ()
 
 
 def test_versions_that_contradict_each_other() -> None:

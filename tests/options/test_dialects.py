@@ -132,10 +132,10 @@ def test_what_is_wrong_is_said_in_the_words_of_the_system(
 
 def test_a_conflict_names_the_settings_that_options_follow_from() -> None:
     with pytest.raises(OptionError) as caught:
-        _resolved({"layers_per_ipu": [1, 1], "matmul_proportion": [0.1]}, trains=True)
+        _resolved({"layers_per_ipu": [1, 1], "matmul_proportion": [0.1] * 3}, trains=True)
     assert caught.value.details == (
         (
-            "available_memory_per_ipu has 1 numbers, but num_ipus is 2: give one number for each "
+            "available_memory_per_ipu has 3 numbers, but num_ipus is 2: give one number for each "
             "chip (num_ipus follows from layers_per_ipu; available_memory_per_ipu follows from "
             "matmul_proportion)"
         ),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import popc.cost
 from popc import popart
 
 
@@ -73,6 +74,23 @@ def test_costs_as_text_and_as_data() -> None:
     report = session.getReport()
     assert f"Target: {report['target']['name']}" in session.getSummaryReport()
     assert json.loads(json.dumps(report)) == report
+    assert "ipu2, 1 x 4 tiles" in session.getSummaryReport()
+
+
+def test_costs_are_estimated_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Preparing a device takes most of its time for that otherwise."""
+    asked: list[object] = []
+
+    def estimate(*arguments: object) -> None:
+        asked.append(arguments)
+        raise popart.popart_exception("asked")
+
+    monkeypatch.setattr(popc.cost, "estimate_costs", estimate)
+    session = _session()
+    session.prepareDevice()
+    assert not asked
+    with pytest.raises(popart.popart_exception, match="asked"):
+        session.getSummaryReport()
 
 
 def test_steps_of_a_run() -> None:

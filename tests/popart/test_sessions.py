@@ -281,6 +281,15 @@ def test_sessions_that_cannot_be_are_refused(change: dict[str, Any], text: str) 
         popart.InferenceSession(**made)
 
 
+def test_anchors_whose_size_data_decides() -> None:
+    """The reason is told, not that there is no such tensor."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3])
+    y = builder.aiOnnx.nonzero([x])
+    with pytest.raises(popart.popart_exception, match=f"data decides the size of output '{y}'"):
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(2, [y]), _CPU)
+
+
 def test_programs_are_saved_and_loaded(tmp_path: Path) -> None:
     model, x, _, y = _doubled()
     device = popart.DeviceManager().createOfflineIPUDevice({})

@@ -125,7 +125,7 @@ class _Reader:
                 tied, wished = ordered[5] is not None, ordered[6] is not None
                 graph.ordering.add(OrderedPair(first, second, tied, wished))
             else:
-                self._subgraphs(self._op(graph, line))
+                self._op(graph, line)
         return graph
 
     def _op(self, graph: Graph, line: str) -> Op:
@@ -140,17 +140,30 @@ class _Reader:
             inferred = infer_types(op_type, given, read)
             assert inferred == types, f"{line}: the results are {[*map(str, inferred)]}"
         settings = _settings(notes)
-        return graph.add_op(op_type, inputs, types, read, output_names=names, settings=settings)
+        nested, shared = self._subgraphs()
+        main_loops = [inner.name for inner in nested.values() if inner.name in _MAIN_LOOPS]
+        if main_loops:  # by which a main loop is known
+            settings.origin = main_loops[0]
+        op = graph.add_op(
+            *(op_type, inputs, types, read),
+            output_names=names,
+            settings=settings,
+            subgraphs=nested,
+        )
+        self.shared += [(op, branch, name) for branch, name in shared.items()]
+        return op
 
-    def _subgraphs(self, op: Op) -> None:
+    def _subgraphs(self) -> tuple[dict[str, Graph], dict[str, str]]:
+        """The subgraphs whose text comes next, and the names of those that are held elsewhere."""
+        nested: dict[str, Graph] = {}
+        shared: dict[str, str] = {}
         while self.lines and (found := re.match(r"\s*(\w+) = (graph (\S+).*)", self.lines[0])):
             self.lines.pop(0)
             if found[2].endswith("{"):
-                nested = op.subgraphs[found[1]] = self.graph(found[2])
-                if nested.name in _MAIN_LOOPS:  # by which a main loop is known
-                    op.settings.origin = nested.name
+                nested[found[1]] = self.graph(found[2])
             else:
-                self.shared.append((op, found[1], found[3]))
+                nested[found[1]], shared[found[1]] = Graph(found[3]), found[3]
+        return nested, shared
 
     def _results(self, graph: Graph, text: str) -> None:
         for item in _split(text):

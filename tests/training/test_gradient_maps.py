@@ -319,3 +319,31 @@ def test_a_replacement_keeps_functions_and_types() -> None:
     assert replacement_problem(one, typed) == [
         "accum_type of w is part of the program and cannot change"
     ]
+
+
+def test_gradients_that_the_host_gives() -> None:
+    """A HostCall in the function: what it returns is what the weight is updated by."""
+    text = """<ir_version: 9, opset_import: ["": 18, "ai.graphcore": 1, "local": 1]>
+    agraph (float[2, 3] x) => (float loss) <float[3, 1] w = {1, 2, 3}> {
+        y = MatMul (x, w) loss = ReduceMean <keepdims = 0> (y)
+    }"""
+    model = onnx.parser.parse_model(text)
+    call = helper.make_node("HostCall", ["g"], ["r"], domain="ai.graphcore", function="mine")
+    domain = helper.make_opsetid("ai.graphcore", 1)
+    model.functions.append(helper.make_function("local", "f", ["g", "w"], ["r"], [call], [domain]))
+    maps = [{"function": "f", "tensors": ["w"]}]
+    archive = popc.compile(
+        model,
+        loss={"type": "identity", "input": "loss"},
+        optimizer={"type": "sgd", "learning_rate": 1.0, "gradient_map": maps},
+    )
+    seen: list[Any] = []
+
+    def mine(gradient: Any) -> Any:
+        seen.append(gradient.copy())
+        return np.full_like(gradient, 5)
+
+    program = popc_runtime.load(archive.to_bytes(), host_calls={"mine": mine})
+    program.run(x=np.ones((2, 3), np.float32))
+    np.testing.assert_array_equal(program.state.read()["w"].ravel(), [-4, -3, -2])
+    np.testing.assert_allclose(seen[0].ravel(), [1, 1, 1])

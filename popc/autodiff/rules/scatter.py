@@ -7,7 +7,6 @@ updates share it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -16,13 +15,14 @@ from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Tensor
 from popc.ir.attributes import integer, text
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["GRADIENTS"]
 
 _Gradients: TypeAlias = "tuple[Tensor | None, Tensor | None]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Scatter:
     """One ScatterElements or ScatterND: its places can be read as well as written."""
 

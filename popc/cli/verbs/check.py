@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from popc.cli.model_options import (
 )
 from popc.cli.report import Report, counted, format_table
 from popc_runtime.errors import DoesNotFitError, ModelError, UsageError
+from popc_runtime.ground.frozen import frozen
 
 if TYPE_CHECKING:
     from popc.compiler import Compiled
@@ -118,7 +119,7 @@ def _check_compiles(
     return Report("check", data, text, exit_code=int(problem is not None), warnings=tuple(notes))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Answer:
     """A program that was compiled, or the problem that was in the way."""
 

@@ -6,11 +6,10 @@ elements of K channels stream past: 4 cycles per element in half precision, 8 in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from popc.cost.formulas.numbers import WORKERS, Count, ceil_div, pick
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "AmpTypes",
@@ -26,7 +25,7 @@ __all__ = [
 _HEIGHT_OVERHEAD = {1: 15, 2: 46, 4: 60}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AmpTypes:
     """Operand and result types, and the number of units that they leave.
 
@@ -58,7 +57,7 @@ class AmpTypes:
         return self.float_partials or self.units == 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TileConv:
     """The convolution of one tile, in groups of channels as the units take them.
 

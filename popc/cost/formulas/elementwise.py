@@ -6,10 +6,10 @@ A row of a table says what one op costs: ``cycles`` for each vector (or each ele
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from popc.cost.formulas.numbers import WORKERS, Count, ceil_div
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "BINARY",
@@ -35,7 +35,7 @@ _VECTOR: Final = {"half": 4, "float": 2, "int": 2}
 _BASIC_OVERHEAD: Final = 11  # cycles of the supervisor, as poplibs' basicOpSupervisorOverhead
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Speed:
     """The speed of an op: ``cycles`` for each ``per`` elements.
 

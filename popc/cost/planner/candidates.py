@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from popc.cost.formulas.numbers import Count, ceil_div
 from popc.cost.planner.methods import Method, VertexKind
 from popc.cost.planner.problem import ConvProblem
 from popc_runtime.format import Array
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Candidates", "candidates_for", "split_counts"]
 
@@ -18,7 +18,7 @@ __all__ = ["Candidates", "candidates_for", "split_counts"]
 _LEAST_USE = 0.3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidates:
     """Numbers of parts, as in `popc.cost.planner.plan.Splits`; arrays of one length, or numbers."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from popc.cost.planner.problem import ConvProblem
 from popc.cost.planner.steps import CandidateStep, Shares
 from popc.cost.planner.transform import copies_inputs, copies_weights, transform
 from popc.target import Conv, Target
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Costs", "evaluate", "shares_of"]
 
@@ -61,7 +62,7 @@ def _reach(problem: ConvProblem, axis: int, outputs: Count, taps: Count) -> Coun
     return np.minimum(span, max(problem.inputs[axis], 1))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Costs:
     """Steps, cycles to compare plans by, and temporary bytes; arrays over candidates."""
 

@@ -6,7 +6,6 @@ Popops plans multiSlice and multiUpdateAdd together, by the same splits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from popc.cost.formulas.elementwise import Lanes, fill
 from popc.cost.formulas.movement import exchange_cycles, multi_slice, multi_update
@@ -14,11 +13,12 @@ from popc.cost.formulas.numbers import WORKERS, ceil_div
 from popc.cost.formulas.reduce import reduce_strided
 from popc.cost.planner.candidates import split_counts
 from popc.target import Target
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["GatherPlan", "GatherProblem", "plan_gather", "plan_scatter"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GatherProblem:
     """``lookups`` rows of ``length`` elements out of ``table`` rows, or added to them."""
 
@@ -28,7 +28,7 @@ class GatherProblem:
     element_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GatherPlan:
     """The split of table and lookups over tiles, and its costs.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.cost.planner.problem import ConvProblem
 from popc.target import Conv
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Method", "VertexKind", "methods_for"]
 
@@ -22,7 +22,7 @@ class VertexKind(StrEnum):
     OUTER_PRODUCT = "outer_product"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Method:
     """A kind of vertex with what it takes at once.
 

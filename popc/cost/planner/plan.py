@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from popc.cost.planner.methods import Method
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Plan", "PlanStep", "Splits"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Splits:
     """Into how many parts each dimension is cut, over tiles and, for channels, over time."""
 
@@ -39,7 +40,7 @@ class Splits:
         return " ".join(f"{name}={count}" for name, count in shown if count > 1) or "one tile"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanStep:
     """One step of a plan, all its repetitions: cycles of an exchange and of what follows it.
 
@@ -59,7 +60,7 @@ class PlanStep:
     sources: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """The plan for a problem, and its costs.
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["PLACED", "ROWS", "TURNED", "ConvProblem", "OperandLayout", "matmul_problem"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperandLayout:
     """The order of the elements of an operand before a plan's vertices get it.
 
@@ -30,7 +32,7 @@ ROWS: Final = OperandLayout()
 TURNED: Final = OperandLayout(run=1)  # other elements lie between those of neighbouring channels
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConvProblem:
     """A grouped convolution over a field of rows and columns.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from popc.cost.formulas.numbers import Count
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["CandidateStep", "Shares"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shares:
     """The shares of the busiest tile in one serial step: sizes of its part of each dimension.
 
@@ -29,7 +28,7 @@ class Shares:
     partials: Count
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CandidateStep:
     """`popc.cost.planner.plan.PlanStep` for all candidates.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import reduce
 from math import inf, isfinite
 from typing import Final, TypeAlias
+
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["ONE", "ZERO", "Range", "Size", "SizeAlgebra", "product_of_ranges"]
 
@@ -15,7 +16,7 @@ Range: TypeAlias = tuple[float, float]
 _Monomial: TypeAlias = tuple[int, ...]  # numbers of atoms, ascending, repeated for powers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Size:
     """A sum of products of atoms; equal polynomials are equal sizes.
 

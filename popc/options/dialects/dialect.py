@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from popc.options.kinds import Kind
 from popc.options.suggest import did_you_mean
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "TRAIN",
@@ -38,7 +39,7 @@ def _same(value: Any) -> object:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Becomes:
     """The value becomes that of an option of popc, converted if need be."""
 
@@ -51,7 +52,7 @@ class Becomes:
         return f"`{self.option}`"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Computed:
     """Options follow from the value and from others in the table, as ``words`` say."""
 
@@ -59,7 +60,7 @@ class Computed:
     settings: Callable[[HostTable], Outcome]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nothing:
     """It has no effect on results here, for a reason; users are told where they set it."""
 
@@ -71,7 +72,7 @@ class Nothing:
         return f"no effect: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refused:
     """Other values than the default would change results in a way that popc cannot."""
 
@@ -86,7 +87,7 @@ class Refused:
 Fate: TypeAlias = "Becomes | Computed | Nothing | Refused"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostKey:
     """A setting of the other system.
 

@@ -81,9 +81,9 @@ def _proportions(name: str) -> Callable[[HostTable], Mapping[str, object] | str]
         value = table[name]
         if value is None:
             return "matmul_proportion is for inference too"
-        if isinstance(value, tuple):
+        if isinstance(value, tuple) and len(value) > 1:
             return {"available_memory_per_ipu": value}
-        return {"available_memory_proportion": value}
+        return {"available_memory_proportion": value[0] if isinstance(value, tuple) else value}
 
     return made
 

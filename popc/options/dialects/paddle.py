@@ -20,6 +20,7 @@ from popc.options.dialects.dialect import (
     Refused,
 )
 from popc.options.dialects.kinds import Anything, Maybe, Plain
+from popc.options.dialects.paddle_options import OPTIONS, replicas_of
 from popc.options.kinds import Truth, Whole
 
 __all__ = ["PADDLE"]
@@ -28,7 +29,8 @@ _POSITIVE: Final = Whole(low=1)
 
 
 def _chips(table: HostTable) -> Mapping[str, object] | str:
-    chips = table["num_ipus"]
+    chips, replicas = table["num_ipus"], replicas_of(table)
+    chips = chips // replicas if chips % replicas == 0 else chips
     if chips == 1:
         return {"num_ipus": 1}
     mode = "manual" if table["enable_manual_shard"] else "auto"
@@ -177,5 +179,5 @@ _EXECUTION: Final = (
 PADDLE: Final = Dialect(
     "paddle",
     "Paddle's IpuStrategy",
-    (*_IPU, *_DATA_PARALLEL, *_BUILD, *_EXECUTION),
+    (*_IPU, *OPTIONS, *_DATA_PARALLEL, *_BUILD, *_EXECUTION),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from popc.options.dialects.dialect import (
     Becomes,
@@ -15,12 +15,14 @@ from popc.options.dialects.dialect import (
 )
 from popc.options.dialects.kinds import Anything, EnumMember, OneOrMany, Plain
 from popc.options.kinds import Number, Truth, Whole
+from popc_runtime.format import OptionValue
 
 __all__ = ["TENSORFLOW"]
 
 _NO_POPLAR: Final = Nothing("there is no Poplar underneath")
 _NO_HARDWARE: Final = Nothing("compiling attaches to no device; popc_runtime.load makes one")
 _BYTES: Final = Whole()
+_IDENTICAL: Final = "REPLICA_IDENTICAL_ONLY"
 _FLOAT_BYTES: Final = 4  # sizes in bytes are of tensors of unknown type: float32 is the usual one
 
 
@@ -88,6 +90,10 @@ def _everything(table: HostTable) -> Mapping[str, object] | str:
 
 def _rounding(table: HostTable) -> Mapping[str, object] | str:
     prefix = "floating_point_behaviour."
+    if table[f"{prefix}esr"] == _IDENTICAL:
+        if not table.trains:
+            return "nothing is updated"
+        return {"annotate": [{"in_pass": "update", "stochastic_rounding": True}]}
     return {"enable_stochastic_rounding": table[f"{prefix}esr"] or table[f"{prefix}set_all"]}
 
 
@@ -174,6 +180,23 @@ class _OneDevice(OneOrMany[int]):
 _VERSION: Final = EnumMember("ipu1", "ipu2")
 
 
+class _Rounding(EnumMember):
+    """A truth value, or a StochasticRoundingBehaviour: where results are rounded at random."""
+
+    called: ClassVar[str] = "bool or choice"
+
+    def parse(self, value: object) -> Any:
+        """A truth value where it says the same."""
+        if isinstance(value, bool) or str(value).lower() in ("true", "false"):
+            return str(value).lower() == "true"
+        word = super().parse(value)
+        return {"ON": True, "OFF": False}.get(word, word)
+
+    def plain(self, value: Any) -> OptionValue:
+        """The value as it is."""
+        return bool(value) if isinstance(value, bool) else str(value)
+
+
 class _Version(Plain):
     """The version of a chip, or none."""
 
@@ -212,6 +235,8 @@ _ROWS: Final = (
             Nothing("the target says whether there is streaming memory")),
     HostKey("experimental.always_rearrange_copies_on_the_host", Truth(), False,
             Nothing("samples have one order of elements, on the host and on the device")),
+    HostKey("experimental.enable_prng_stability", Truth(), False,
+            Nothing("what replicas share is always rounded alike in all of them")),
     HostKey("experimental.enable_remote_buffer_embedding", Truth(), False,
             Nothing("of every table that tensor_location_override keeps off chip, lookups fetch "
                     "and update rows alone")),
@@ -229,8 +254,9 @@ _ROWS: Final = (
     HostKey("floating_point_behaviour.oflo", Truth(), False,
             Computed("`floating_point_exceptions`, with `enable_floating_point_checks`",
                      _exception("oflo"))),
-    HostKey("floating_point_behaviour.esr", Truth(), False,
-            Computed("`enable_stochastic_rounding`", _rounding)),
+    HostKey("floating_point_behaviour.esr", _Rounding("OFF", "ON", _IDENTICAL), False,
+            Computed("`enable_stochastic_rounding`; for updates of weights alone with "
+                     f"{_IDENTICAL}", _rounding)),
     HostKey("floating_point_behaviour.nanoo", Truth(), False,
             Computed("`nan_on_overflow`", _nan_on_overflow)),
     HostKey("floating_point_behaviour.set_all", Truth(), False,
@@ -266,6 +292,12 @@ _ROWS: Final = (
             _merged("all_reduce", "optimizations.maximum_cross_replica_sum_buffer_size")),
     HostKey("optimizations.maximum_reduce_scatter_buffer_size", _BYTES, 0,
             _merged("reduce_scatter", "optimizations.maximum_reduce_scatter_buffer_size")),
+    HostKey("optimizations.maximum_all_gather_buffer_size", _BYTES, 0,
+            _merged("all_gather", "optimizations.maximum_all_gather_buffer_size")),
+    HostKey("optimizations.maximum_reduce_many_buffer_size", _BYTES, 0,
+            Nothing("each reduction runs by itself")),
+    HostKey("optimizations.enable_dynamic_slice_replacement", Truth(), True,
+            Nothing("popc plans slices itself")),
     HostKey("optimizations.maximum_inter_ipu_copies_buffer_size", _BYTES, 0,
             Becomes("merge_ipu_copies_bytes")),
     HostKey("optimizations.maximum_send_recv_cluster_size", _BYTES, 0,
@@ -286,6 +318,10 @@ _ROWS: Final = (
     HostKey("optimizations.enable_fast_math", Truth(), False,
             Becomes("enable_fast_math")),
     HostKey("pooling.poplar_options.*", Anything(), None, _NO_POPLAR),
+    HostKey("slices.poplar_options.availableMemoryProportion", Number(high=1), None,
+            Computed("`available_memory_by_op_type` of lookups",
+                     _memory_of("slices", "Gather", "ScatterND"))),
+    HostKey("slices.poplar_options.*", Anything(), None, _NO_POPLAR),
     HostKey("scheduling.algorithm",
             EnumMember("CHOOSE_BEST", "CLUSTERING", "POST_ORDER", "LOOK_AHEAD", "SHORTEST_PATH"),
             "CHOOSE_BEST", Becomes("scheduling_algorithm")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -29,11 +28,12 @@ from popc.popart.errors import popart_exception
 from popc.popart.graph_model import GraphModel
 from popc.popart.groups import CommGroup
 from popc.popart.node_attributes import AttributeValue
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["KINDS", "AttributeKind"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttributeKind:
     """The type of a parameter, and its stored form; ``default`` reads a table's default.
 

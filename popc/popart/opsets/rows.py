@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from popc.popart.calls import DEBUG, INT, REQUIRED, STR, STRS, Kind, Parameter, optional
 from popc.popart.opsets.kinds import KINDS, AttributeKind
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Attribute", "Row", "read_rows"]
 
@@ -41,7 +41,7 @@ _LEFT_OUT_BY_ONNX: Final = ("float", "str", "ints", "floats", "strs")
 _DEBUG_NAMES: Final = ("debugContext", "debugPrefix")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attribute:
     """A parameter that becomes an attribute.
 
@@ -60,7 +60,7 @@ class Attribute:
         return value is not None and (self.left_out is _STORED or value != self.left_out)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A form of a method at an opset.
 

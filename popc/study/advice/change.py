@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from popc.options import changed_options
 from popc.request import CompileRequest
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Change"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """Other values of options, dimensions and shapes.
 

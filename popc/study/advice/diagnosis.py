@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
+
+from popc_runtime.ground.frozen import frozen
 
 if TYPE_CHECKING:
     from popc.cost import CostReport, LiveTensor, MemoryReport, OpCost, Phase
@@ -18,7 +20,7 @@ _OPS = 8  # kinds of ops
 _PHASES = 4  # with the most temporary memory
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holder:
     """A tensor that is in memory at the peak.
 
@@ -39,7 +41,7 @@ class Holder:
     until: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Share:
     """A part of a whole: cycles of ops, or bytes of a phase.
 
@@ -57,7 +59,7 @@ class Share:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChipState:
     """The memory of one chip where most of it is needed.
 
@@ -101,7 +103,7 @@ class ChipState:
         return self.peak - self.limit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diagnosis:
     """The needs of a program, in a few numbers and lists.
 

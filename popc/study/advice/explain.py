@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, Unpack
 
@@ -20,6 +19,7 @@ from popc.study.advice.toml import format_toml
 from popc.study.advice.trial import Outcome, Workshop, outcome_of
 from popc.study.advice.wins import WINS, Win, find_wins
 from popc.study.advice.workers import available_cores, open_pool
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["DEFAULT_BUDGET", "Explanation", "explain_model", "explain_request"]
 
@@ -28,7 +28,7 @@ DEFAULT_BUDGET: Final = 150  # programs that are planned
 _WORTH_PROCESSES: Final = 6.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Explanation:
     """The reasons why a program does or does not fit, and the changes that would help.
 

@@ -10,13 +10,14 @@ number of processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import Final, TypeAlias
 
 from popc.study.advice.change import Change
 from popc.study.advice.trial import Outcome, Trial, Workshop
 from popc.study.advice.workers import Pool
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Advice", "Finding", "Ladder", "OnFinding", "find_fixes", "ignore"]
 
@@ -26,7 +27,7 @@ _MAX_PAIRS: Final = 15  # of changes, those first whose programs are nearest to 
 _MAX_TOGETHER: Final = 8  # changes that are added up at once
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ladder:
     """Changes of one kind, the mildest one first.
 
@@ -46,7 +47,7 @@ class Ladder:
     elsewhere: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """The findings on a ladder, or on several together.
 
@@ -71,7 +72,7 @@ class Finding:
         return self.trial is not None and self.trial.outcome.fits
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Advice:
     """The changes that were tried.
 
@@ -163,7 +164,7 @@ def _speed(finding: Finding) -> tuple[bool, float, int, str]:
     return (bool(finding.notes), seconds, len(finding.names), "+".join(finding.names))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Task:
     """A ladder to search on top of steps of others."""
 

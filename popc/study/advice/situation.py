@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from popc.frontend import LoadedModel
 from popc.request import CompileRequest
 from popc.study.advice.change import Change
 from popc.study.advice.search import Ladder
+from popc_runtime.ground.frozen import frozen
 
 if TYPE_CHECKING:
     from popc.cost import CostReport
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Fix", "Situation", "ladders_for"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Situation:
     """The program that is to fit.
 
@@ -59,7 +59,7 @@ class Situation:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fix:
     """A row of the table of fixes: when it may help, and the changes to try.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from popc.compiler import plan_program
@@ -11,6 +10,7 @@ from popc.reporting.estimation import costs_of
 from popc.request import CompileRequest
 from popc.study.advice.change import Change
 from popc_runtime.errors import PopcError
+from popc_runtime.ground.frozen import frozen
 
 if TYPE_CHECKING:
     from popc.cost import CostReport
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "Trial", "Workshop", "outcome_of", "refusal_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """The costs of a program, in a few numbers.
 
@@ -65,7 +65,7 @@ class Outcome:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trial:
     """A change, and what came of it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from popc.study.advice.change import Change
@@ -11,6 +10,7 @@ from popc.study.advice.search import Ladder, OnFinding, ignore
 from popc.study.advice.situation import Fix, Situation
 from popc.study.advice.trial import Outcome, Trial, Workshop
 from popc.study.advice.workers import Pool
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["WINS", "Win", "find_wins"]
 
@@ -22,7 +22,7 @@ _SMALLER: Final = 0.95
 _LITTLE: Final = 1.01
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Win:
     """A change that saves time or memory.
 

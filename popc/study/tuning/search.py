@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import zip_longest
 from math import log
 from random import Random
@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias
 
 from popc.study.advice import Change, Outcome, Trial
 from popc.study.tuning.tunables import Dimension
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["OBJECTIVES", "Evaluator", "Findings", "Objective", "Point", "pareto_front", "search"]
 
@@ -119,7 +120,7 @@ def key_of(point: Point) -> str:
     return json.dumps(dict(point), sort_keys=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Findings:
     """The findings of a search.
 

@@ -8,15 +8,15 @@ cost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from popc.study.advice import Situation
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["TUNABLES", "Dimension", "Tunable", "dimensions_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tunable:
     """An option and the values to try.
 
@@ -33,7 +33,7 @@ class Tunable:
     exact: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dimension:
     """A dimension of the space that is searched.
 

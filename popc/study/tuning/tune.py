@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +28,7 @@ from popc.study.tuning.measure import measure
 from popc.study.tuning.search import OBJECTIVES, Evaluator, Findings, Point, key_of, search
 from popc.study.tuning.tunables import dimensions_of
 from popc.target import Target
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["DEFAULT_BUDGET", "Tuning", "tune_request"]
 
@@ -37,7 +37,7 @@ DEFAULT_BUDGET: Final = 200  # programs: a minute for a network that is planned 
 _DEFAULTS: Final[Mapping[str, Any]] = {spec.name: spec.default for spec in SCHEMA}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tuning:
     """The result of a search.
 

@@ -6,7 +6,6 @@ P(k) = log((k + 2) / (k + 1)) / log(C + 1), as in TensorFlow's ``log_uniform_can
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import log
 from typing import Final, Protocol
 
@@ -17,6 +16,7 @@ from popc.ops.loss_forms import OpEmitter
 from popc.training.losses.spec import LossSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["LossEmitter", "Sample", "draw"]
 
@@ -43,7 +43,7 @@ class LossEmitter(OpEmitter, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample:
     """Classes to compare with.
 

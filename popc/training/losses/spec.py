@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
 from popc.ops.loss import REDUCTIONS
 from popc.options.suggest import did_you_mean
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["LOSS_TYPES", "LossSpec"]
 
@@ -38,7 +39,7 @@ _SAMPLED: Final = frozenset({"nce", "sampled_softmax"})
 _LABELLED: Final = frozenset({"cross_entropy", "ctc", "mse", "nll"}) | _SAMPLED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LossSpec:
     """A loss of a tensor of the model.
 

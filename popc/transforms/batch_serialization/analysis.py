@@ -13,6 +13,7 @@ from popc.options import BatchOptions
 from popc.transforms.batch_serialization.cut import Case, Cut, with_dim
 from popc.transforms.batch_serialization.rules import cut_op
 from popc_runtime.errors import ModelError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Analysis", "Context", "Crossing", "analyse", "part_type", "sound_cut"]
 
@@ -22,7 +23,7 @@ Context: TypeAlias = tuple[int | None, ...]
 _PASSING: Final = ("Boundary", "IpuCopy")  # what stands where the place changes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Crossing:
     """The changes of place that parts do not cross."""
 

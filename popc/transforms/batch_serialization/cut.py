@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, TypeAlias
 
 from popc.ir import Op, Shape
 from popc.ir.attributes import integer, integers
 from popc_runtime.format import Attribute
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "FIRST_NOT_CUT",
@@ -44,7 +45,7 @@ class Combination(Enum):
 Place: TypeAlias = int | Combination
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cut:
     """The cut of an op into equal parts.
 
@@ -63,7 +64,7 @@ class Cut:
     divided: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """An op to cut.
 

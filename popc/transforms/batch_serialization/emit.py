@@ -14,6 +14,7 @@ from popc.ops.build import build
 from popc.transforms.batch_serialization.analysis import Analysis
 from popc.transforms.batch_serialization.cut import Combination
 from popc_runtime.format import Attribute, DType
+from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels.core.preparation import as_stored
 
 __all__ = [
@@ -43,7 +44,7 @@ def beside(op: Op, origin: str, phase: int | None = None) -> OpSettings:
     return part_settings(op, phase, origin)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartEmitter:
     """Adds ops to a graph."""
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from popc.ir import Op
 from popc.ops.sequencer import Sequencer
 from popc.options import PartsSchedule
 from popc.transforms.batch_serialization.levels import Position
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Overlap"]
 
 _LOAD, _COPY_IN, _COMPUTE, _COPY_OUT, _STORE = range(5)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overlap:
     """The places of transfers of parts.
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final
 
 from popc.ir import Graph, Op
 from popc.transforms.base import Pass
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["FillPhases"]
 
 _MIXED: Final = -1  # in place of a phase: more than one
 
 
-@dataclass(frozen=True)
+@frozen
 class FillPhases(Pass):
     """Ops between ops of one part of a batch that read no other part belong to that part.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Final, Self
 
@@ -18,13 +17,14 @@ from popc.transforms.batch_serialization.isomorphism import Likeness, follow
 from popc.transforms.batch_serialization.levels import Position, find_positions
 from popc.transforms.batch_serialization.overlap import Overlap
 from popc.transforms.context import Orders, PassContext, insertion_orders
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["PARTITION", "BatchSchedule"]
 
 PARTITION: Final = "parts of the batch"
 
 
-@dataclass(frozen=True)
+@frozen
 class BatchSchedule(Pass):
     """Part after part; then the order is settled, so that nothing disturbs it.
 

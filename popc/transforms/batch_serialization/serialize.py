@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, StepPart, Tensor
@@ -17,13 +16,14 @@ from popc.transforms.batch_serialization.groups import find_groups
 from popc.transforms.batch_serialization.loop import make_loops
 from popc.transforms.batch_serialization.unroll import unroll
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["BatchSerialization"]
 
 _MOST_NAMES: Final = 4  # nodes that an error names; of the rest the number is told
 
 
-@dataclass(frozen=True)
+@frozen
 class BatchSerialization(Pass):
     """Ops that treat samples independently are computed for one part of the batch after another.
 

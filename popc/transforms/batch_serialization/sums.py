@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
 from popc.transforms.batch_serialization.emit import part_settings
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["SumParts"]
 
 
-@dataclass(frozen=True)
+@frozen
 class SumParts(RewritePass):
     """A sum of what several parts of a batch give becomes a chain of additions, part after part.
 

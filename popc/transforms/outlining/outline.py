@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import ClassVar, Self
 
@@ -18,11 +18,12 @@ from popc.transforms.outlining.check import find_broken_calls
 from popc.transforms.outlining.emission import outline
 from popc.transforms.outlining.selection import Terms, find_matches
 from popc.transforms.outlining.sequence import Program, Sequenced
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Outlining"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Outlining(Pass):
     """Ops that follow each other in the same way several times become a graph that is called.
 

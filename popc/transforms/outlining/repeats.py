@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from popc_runtime.ground.frozen import frozen
+
 __all__ = ["Repeat", "Suffixes"]
 
 _Integers = npt.NDArray[np.int64]
@@ -28,7 +30,7 @@ class Repeat(NamedTuple):
     length: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Suffixes:
     """The positions of a sequence in the order of what begins there.
 

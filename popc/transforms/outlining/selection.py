@@ -17,6 +17,7 @@ from popc.ir import Op
 from popc.transforms.outlining.instances import Instance, best_interval, equal_constants
 from popc.transforms.outlining.repeats import Suffixes
 from popc.transforms.outlining.sequence import Program, Sequenced, code_value, exchange_of
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Match", "Terms", "find_matches"]
 
@@ -26,7 +27,7 @@ _LEAST_OPS: Final = 2  # a call of a single op saves nothing
 _WORK: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Terms:
     """The least worth of a part.
 

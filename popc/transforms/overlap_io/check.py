@@ -19,13 +19,14 @@ from popc.ir.attributes import integer, text
 from popc.ops.build import can_evaluate, evaluate
 from popc.ops.main_loops import MainLoop, main_loops
 from popc_runtime.format import Array
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["check_overlap"]
 
 _MOST_ITERATIONS: Final = 4096  # of all loops together; with more, nothing is checked
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sample:
     """The sample of a stream with this number."""
 
@@ -33,7 +34,7 @@ class _Sample:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Made:
     """A value computed in this iteration of the body that it is computed in."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
 from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["GroupHostSync"]
 
@@ -17,7 +17,7 @@ _PARTITION: Final = "host sync"
 _LOADS, _COMPUTES, _STORES = range(3)
 
 
-@dataclass(frozen=True)
+@frozen
 class GroupHostSync(Pass):
     """In every graph that loads or stores, loads run before and stores behind everything else.
 

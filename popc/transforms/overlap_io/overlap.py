@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final, NamedTuple
 
 from popc.ir import Graph, Op, Tensor
@@ -13,6 +13,7 @@ from popc.transforms.base import Pass
 from popc.transforms.overlap_io.check import check_overlap
 from popc.transforms.overlap_io.rotation import Rotation
 from popc_runtime.errors import OptionError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["OverlapIo"]
 
@@ -20,7 +21,7 @@ _PARTITION: Final = "overlapped transfers"
 _COPIES, _TRANSFERS, _COMPUTES = range(3)
 
 
-@dataclass(frozen=True)
+@frozen
 class OverlapIo(Pass):
     """An iteration loads what the next one needs, and stores what the one before has computed.
 

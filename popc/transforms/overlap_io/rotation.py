@@ -12,13 +12,14 @@ from popc.ops.build import build
 from popc.ops.main_loops import MainLoop
 from popc.transforms.loop_states import scalar_constant, zeros
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Rotation"]
 
 _ORIGIN: Final = OpSettings(origin="overlapIo")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Carried:
     """A state of every loop of a chain.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op, OpSettings, Tensor
@@ -17,11 +17,12 @@ from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import PassContext
 from popc.transforms.streaming.phases import BINS
 from popc_runtime.errors import OptionError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["IoTileCopies"]
 
 
-@dataclass(frozen=True)
+@frozen
 class IoTileCopies(Pass):
     """Results of one set of tiles are copied, once, before another set reads them.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Final, Self
 
@@ -14,6 +13,7 @@ from popc.ops.sequencer import Sequencer
 from popc.options import OuterFragmentSchedule
 from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import PassContext
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["OuterFragment"]
 
@@ -21,7 +21,7 @@ _BINS: Final = "outer fragment"
 _REMOTE: Final = frozenset({"RemoteLoad", "RemoteStore"})
 
 
-@dataclass(frozen=True)
+@frozen
 class OuterFragment(Pass):
     """Order what follows the flush of a pipeline: the updates of the weights.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from popc.ir import Tensor
 from popc.transforms.pipelining.stages import StagedLoop
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Stash", "Stashes", "find_stashes"]
 
@@ -26,7 +26,7 @@ class Stash(NamedTuple):
     arrives: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stashes:
     """The values kept from cycle to cycle.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Self
 
 from popc.autodiff.copying import is_repeatable
@@ -21,11 +21,12 @@ from popc.transforms.pipelining.emission import CycleWriter, Kept
 from popc.transforms.pipelining.stages import StagedLoop, split_into_stages
 from popc.transforms.pipelining.stashes import find_stashes
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Pipelining"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Pipelining(Pass):
     """Stages work at the same time, each on another micro-batch.
 
@@ -309,7 +310,7 @@ def _tables(kept: Kept) -> tuple[dict[Tensor, Tensor], ...]:
     return kept.latest, kept.rows, kept.states
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Finish:
     """Notes the result of a state of the loop."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from popc.ir import Graph, Op, Tensor
 from popc.transforms.match import sole_output
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["LocalRule", "Rewrite", "sole_nearby"]
 
@@ -15,7 +15,7 @@ __all__ = ["LocalRule", "Rewrite", "sole_nearby"]
 Rewrite: TypeAlias = Callable[[Graph, Op], "Tensor | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalRule:
     """A rewrite that can be switched on and off by its name.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
@@ -12,11 +12,12 @@ from popc.ops.streaming import LOAD, STORE
 from popc.transforms.base import Pass
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.streaming.views import is_view
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["MergeExchange"]
 
 
-@dataclass(frozen=True)
+@frozen
 class MergeExchange(Pass):
     """Neighbouring transfers from streaming memory, or to it, become one.
 

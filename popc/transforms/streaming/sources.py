@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Final, NamedTuple
 
@@ -13,6 +13,7 @@ from popc.ops.streaming import LOAD
 from popc.transforms.streaming.contexts import Context, Contexts
 from popc.transforms.streaming.phases import PhaseRules
 from popc.transforms.streaming.views import base_of
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["COMPUTE", "StreamedValue", "StreamedValues", "TileSets"]
 
@@ -27,7 +28,7 @@ class TileSets(NamedTuple):
 COMPUTE: Final = TileSets()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamedValue:
     """A value that ops cannot read as it is.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import prod
 from typing import Final
@@ -17,13 +16,14 @@ from popc.transforms.streaming.sources import COMPUTE, StreamedValue, TileSets
 from popc.transforms.streaming.views import base_of
 from popc_runtime.errors import OptionError, SpokenHint
 from popc_runtime.format import VariableRole
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["StorageMap", "StoredTensor"]
 
 _FUSED: Final = "a fused op has no tensors inside"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredTensor:
     """A variable or constant, or a state of a main loop, that has to be fetched."""
 

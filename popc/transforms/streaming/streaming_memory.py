@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph
@@ -19,11 +18,12 @@ from popc.transforms.streaming.phases import (
 )
 from popc.transforms.streaming.storage import StorageMap
 from popc.transforms.streaming.transfers import Transfers
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["StreamingMemory"]
 
 
-@dataclass(frozen=True)
+@frozen
 class StreamingMemory(Pass):
     """Weights, state of the optimizer, sums of gradients and activations go where they are kept.
 

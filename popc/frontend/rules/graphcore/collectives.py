@@ -5,7 +5,6 @@ Of groups with a single member nothing is left but the operand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from popc.frontend.node import Node
@@ -15,6 +14,7 @@ from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["RULES"]
 
@@ -28,7 +28,7 @@ _NAMED: Final = {f"COLLECTIVE_OP_{name.upper()}": name for name in _REDUCTIONS}
 _ALL, _CONSECUTIVE, _ORTHOGONAL, _NONE = range(4)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Group:
     """The replicas that take part: ``size`` of them, ``stride`` apart."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from popc.frontend.node import Node
@@ -11,6 +10,7 @@ from popc.frontend.rules.graphcore.operators import graphcore_domain, takes
 from popc.frontend.rules.moves import emit_reshape, emit_slice
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["RULES"]
 
@@ -24,7 +24,7 @@ _PER_AXIS: Final[dict[str, tuple[int, int]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Window:
     """The numbers of one convolution."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from popc.frontend.rules.ml.trees_tables import LEAF, MEMBER, MODES, Ensemble, E
 from popc.ir import AttributeMap, Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "TreeScores",
@@ -33,7 +33,7 @@ _LEAVES: Final = ("nodes_trueleafs", "nodes_falseleafs")
 _MODES: Final = {**{mode: number for number, mode in enumerate(MODES)}, "LEAF": LEAF}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreeScores:
     """The scores that trees give rows, and the targets that they give any.
 

@@ -11,13 +11,14 @@ the side that missing values go to, can be said with that:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["LEAF", "MEMBER", "MODES", "Ensemble", "Entries", "tables_of"]
 
@@ -32,7 +33,7 @@ _MOST_FEATURES: Final = 1 << 28
 _MOST: Final = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entries:
     """The entries of leaves, in the order of the model: node of the leaf, target, weight."""
 
@@ -41,7 +42,7 @@ class Entries:
     weights: Array
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ensemble:
     """Nodes of all trees as a model says them.
 
@@ -149,7 +150,7 @@ def _ordered(ensemble: Ensemble, dtype: np.dtype[Any]) -> Ensemble:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Places:
     """The nodes in their new order, and the place behind which the children of each lie."""
 

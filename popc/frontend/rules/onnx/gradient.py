@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from popc.autodiff import differentiate
 from popc.autodiff.copying import GraphCopy, copy_ops
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.problems import AlreadyReported
@@ -35,6 +34,8 @@ def _gradient(node: Node) -> list[Tensor]:
     for name, x in zip(names, xs, strict=False):
         if x.data is not None:
             raise ModelError(f"{name!r} is a constant, so nothing depends on it")
+    from popc.autodiff import differentiate
+
     found = differentiate(node.importer.graph, {y: _filled(node, 1, y)}, xs, independent=values)
     return [found.get(x) or _filled(node, 0, x) for x in xs]
 

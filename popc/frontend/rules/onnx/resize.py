@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import floor
 from typing import Final
 
@@ -15,6 +14,7 @@ from popc.ir import AttributeMap, Shape, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["RULES", "emit_scaled", "mode_attributes"]
 
@@ -30,7 +30,7 @@ _KEEPING: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Target:
     """Size and scale of every axis of the result."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from popc.frontend.node import Node
 from popc.frontend.open_graph import OpenGraph
@@ -12,11 +11,12 @@ from popc.frontend.rules.sized.node import SizedNode, sized
 from popc.frontend.values import SizedValue, Unknown, Value
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Branches", "united"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branches:
     """The results of branches as tensors of the same types.
 

@@ -7,7 +7,6 @@ rows to, which is how exporters write lists of tensors, is collected in the same
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -23,13 +22,14 @@ from popc.frontend.values import SizedValue, Unknown, Value
 from popc.frontend.walk import free_names, nested_graphs
 from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["CollectedRows", "Joined", "as_rows", "joined_states", "joined_to", "without_joins"]
 
 _HEADER: Final = 2  # iteration and condition, in front of the states of a body
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Joined:
     """A state that a body joins rows to.
 

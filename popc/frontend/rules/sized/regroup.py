@@ -9,7 +9,7 @@ result knows its number among those that count, and so its place in the operand.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -18,11 +18,12 @@ from popc.frontend.rules.sized.node import SizedNode
 from popc.frontend.sizes import Size
 from popc.frontend.values import SizedValue
 from popc.ir import Tensor
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["NewAxis", "regrouped"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewAxis:
     """An axis of a shape: its size where data decides it, and the most that it can be."""
 

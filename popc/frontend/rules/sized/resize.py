@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,11 +14,12 @@ from popc.ir import Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["RULES"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Axis:
     """The way an axis is resized.
 

@@ -11,12 +11,11 @@ static inline Floats exp_of_below(Floats x) {
     const Floats shifted = all_at_least(all_of(-87.0f), x) * 1.44269504088896341f + shift;
     const Floats whole = shifted - shift;
     const Floats r = x - whole * 0.693359375f - whole * -2.12194440e-4f;
-    Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
+    const Floats square = r * r;
+    const Floats high = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    const Floats middle = r * 8.3334519073e-3f + 4.1665795894e-2f;
+    const Floats low = r * 1.6666665459e-1f + 5.0000001201e-1f;
+    const Floats p = ((high * square + middle) * square + low) * square + r + 1.0f;
     const Mask power = ((Mask)shifted - (Mask)shift + 127) << 23;
     return (Floats)((Mask)(p * (Floats)power) & ~(Mask)(x < -87.0f));
 }
