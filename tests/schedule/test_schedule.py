@@ -18,6 +18,7 @@ from popc.schedule import (
 from popc_runtime.format import DType
 from tests.support.random_graphs import graphs
 from tests.support.small_graphs import SmallGraph
+from tests.support.work import counted_calls
 
 
 def _names(ops: tuple[Op, ...]) -> list[str]:
@@ -300,23 +301,32 @@ def test_a_search_that_begins_late_does_nothing() -> None:
     assert [report.moves for report in late.reports] == [0]
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        Algorithm.CHOOSE_BEST,  # which makes use of the others
-        *(
-            pytest.param(each, marks=pytest.mark.slow)
-            for each in Algorithm
-            if each is not Algorithm.CHOOSE_BEST
-        ),
-    ],
-)
-def test_twenty_thousand_ops_take_moments(algorithm: Algorithm) -> None:
+def _wide(width: int) -> SmallGraph:
+    """So many ops that are ready at once, of ten each; one tensor is read by all."""
     small = SmallGraph()
     x = small.input(4)
-    for _ in range(2_000):  # wide and deep: 2000 ops ready at once, one tensor with 2000 readers
+    for _ in range(width):
         tensor = x
         for _ in range(10):
             tensor = small("Add", tensor, x)
+    return small
+
+
+def test_the_work_for_wide_graphs_grows_as_they_do() -> None:
+    counts: list[int] = []
+    for width in (100, 400):
+        small = _wide(width)
+        with counted_calls() as calls:
+            schedule = build_schedule(small.graph, ScheduleOptions())
+        counts.append(calls())
+        assert len(schedule.orders[small.graph]) == 10 * width
+    few, many = counts
+    assert many < 6 * few
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", Algorithm)
+def test_twenty_thousand_ops_take_moments(algorithm: Algorithm) -> None:
+    small = _wide(2_000)
     schedule = build_schedule(small.graph, ScheduleOptions(scheduling_algorithm=algorithm))
     assert len(schedule.orders[small.graph]) == 20_000  # one to three seconds, not minutes
