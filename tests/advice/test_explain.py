@@ -78,8 +78,8 @@ def test_what_is_in_the_way(tmp_path: Path) -> None:
 
 
 def test_changes_together_where_none_is_enough(tmp_path: Path) -> None:
-    target = small_target(tmp_path, kilobytes=20)
-    model = tower(batch=256)
+    target = small_target(tmp_path, kilobytes=17)
+    model = tower(batch=128)
     found = explain_model(model, options={"target": target}).to_dict()
     here = [fix for fix in found["fixes"] if not fix["notes"]]
     assert here
