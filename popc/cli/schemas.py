@@ -268,6 +268,7 @@ DOCUMENTS: Final[Mapping[str, Schema]] = {
             "system": TEXT,
             "processors": COUNT,
             "engine": TEXT,
+            "search": TEXT,
             "native_kernels": list_of(TEXT),
             "packages": map_of(optional(TEXT)),
             "missing": list_of(TEXT),

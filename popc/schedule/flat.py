@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["MOST", "Tables", "find_native", "first_live", "flattened", "lists_of"]
+__all__ = ["MOST", "Tables", "find_native", "first_live", "flattened", "lists_of", "why_missing"]
 
 MOST: Final = 1 << 60  # sums in C stay below it
 _FUNCTIONS: Final = {
@@ -42,12 +42,26 @@ class Tables(NamedTuple):
 @cache
 def find_native() -> Any | None:
     """The module in C, if it has been built, and not before its sources were changed."""
+    module = _built()
+    return module if module is not None and vars(module).keys() >= _FUNCTIONS else None
+
+
+def why_missing() -> str:
+    """The reason why schedules are searched in Python; empty if they are not."""
+    if find_native() is not None:
+        return ""
+    if _built() is None:
+        return "the search in C has not been built"
+    return "the search in C is older than its sources: install popc once more"
+
+
+def _built() -> ModuleType | None:
     try:
         from popc.schedule import _native
     except ImportError:
         return None
     module: ModuleType = _native
-    return module if vars(module).keys() >= _FUNCTIONS else None
+    return module
 
 
 def flattened(problem: OrderingProblem, order: Sequence[int]) -> Tables | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.random_orders import make_problem
 from popc.options import TieBreaker
+from popc.schedule import flat
 from popc.schedule.algorithms import kahn_order
 from popc.schedule.effort import Effort
 from popc.schedule.exact import search_by_definition, search_exactly
@@ -66,3 +68,17 @@ def test_nobody_waits_twice_for_the_same() -> None:
     assert tables is not None
     with pytest.raises(ValueError, match="do not fit together"):
         native.search_exactly(tables.columns, array("q", range(9)), 0, 0, 1 << 40, 9, bool)
+
+
+@pytest.mark.parametrize(
+    ("functions", "reason"),
+    [(None, "has not been built"), (["shift_blocks"], "older than its sources")],
+)
+def test_it_is_told_why_python_searches(
+    functions: list[str] | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = functions and SimpleNamespace(**dict.fromkeys(functions))
+    monkeypatch.setattr(flat, "_built", lambda: module)
+    monkeypatch.setattr(flat, "find_native", flat.find_native.__wrapped__)
+    assert flat.find_native() is None
+    assert reason in flat.why_missing()

@@ -25,18 +25,22 @@ def command() -> Report:
     popc doctor
     popc --format json doctor
     """
+    from popc.schedule.flat import why_missing as why_missing_search
+
     packages = {name: _version(name) for name in (*_REQUIRED, *_OPTIONAL)}
     missing = [name for name in _REQUIRED if packages[name] is None]
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     library = find_library()
     engine = library.variant if library else "numpy"
     said = ", as POPC_NATIVE says" if wanted_variant() else ""
+    why_slow = why_missing_search()
     data = {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "system": platform.system(),
         "processors": threads,
         "engine": engine,
+        "search": "python" if why_slow else "native",
         "native_kernels": list(variants()),
         "packages": packages,
         "missing": missing,
@@ -45,6 +49,7 @@ def command() -> Report:
         ["python", platform.python_version()],
         ["machine", f"{platform.system()} {platform.machine()}, {threads} processors"],
         ["engine", f"native, for {engine}{said}" if library else f"numpy: {why_missing()}"],
+        ["search of schedules", f"Python: {why_slow}" if why_slow else "native"],
         *([name, found or "not installed"] for name, found in packages.items()),
     ]
     rows.append(["verdict", f"missing: {', '.join(missing)}" if missing else "all is well"])
