@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, repeat, takewhile
+from itertools import chain, count, islice, repeat, takewhile
 from typing import ClassVar
 
 import numpy as np
@@ -109,8 +109,9 @@ class Graph:
     behind an output.  ``ordering`` says which ops must run before which others.
     """
 
-    # How often an op with subgraphs has come or gone, in any graph; walks stay the same meanwhile.
+    # Renewed when ops with subgraphs come or go, in any graph and thread: no number comes twice.
     _nestings: ClassVar[int] = 0
+    _numbers: ClassVar[Iterator[int]] = count(1)
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -123,7 +124,7 @@ class Graph:
         self._tensors: dict[str, Tensor] = {}
         self._name_counts: dict[str, int] = {}
         self._sorted: list[Op] | None = None  # topologically, with some that have been removed
-        self._walked: tuple[int, tuple[Graph, ...]] = (-1, ())  # at so many nestings
+        self._walked: tuple[int, tuple[Graph, ...]] = (-1, ())  # and at which number
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -185,11 +186,9 @@ class Graph:
 
     def walk(self) -> Iterator[Graph]:
         """This graph and every graph nested in its ops, each once, after all that hold it."""
-        nestings, walked = self._walked
-        if nestings != Graph._nestings:
-            walked = find_reached(self, Graph._nested)
-            self._walked = Graph._nestings, walked
-        return iter(walked)
+        if self._walked[0] != Graph._nestings:
+            self._walked = Graph._nestings, find_reached(self, Graph._nested)
+        return iter(self._walked[1])
 
     # -- adding ----------------------------------------------------------------------------------
 
@@ -277,7 +276,7 @@ class Graph:
         self._ops[op] = None
         if op.subgraphs:
             self._holders[op] = None
-            Graph._nestings += 1
+            Graph._nestings = next(Graph._numbers)
         self._sorted = None
         for operand in inputs:
             self.append_input(op, operand)
@@ -338,7 +337,7 @@ class Graph:
         del self._ops[op]
         if op.subgraphs:
             del self._holders[op]
-            Graph._nestings += 1
+            Graph._nestings = next(Graph._numbers)
 
     def replace_op(self, op: Op, outputs: Sequence[Tensor]) -> None:
         """Redirect every use of ``op``'s outputs to ``outputs`` and remove ``op``.
@@ -385,7 +384,7 @@ class Graph:
         other = Graph(name)
         vars(other).update(vars(self), name=name)
         vars(self).update(vars(Graph(self.name)))
-        Graph._nestings += 1
+        Graph._nestings = next(Graph._numbers)
         return other
 
     def is_output(self, tensor: Tensor) -> bool:
