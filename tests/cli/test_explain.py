@@ -29,12 +29,12 @@ def _json(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 
 def test_compile_refuses_with_advice(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target, archive = small_target(tmp_path, kilobytes=32), tmp_path / "tower.popx"
+    target, archive = small_target(tmp_path, kilobytes=22), tmp_path / "tower.popx"
     arguments = ["compile", model, "--dim", "batch=256", "--set", f"target={target}"]
     arguments += ["--set", "available_memory_proportion=0.9", "-o", str(archive)]
     assert run(["-q", *arguments]) == 4
     said = capsys.readouterr().err
-    for part in ("does not fit small32", "tiles are over", "temporary", "What makes it fit", "w0"):
+    for part in ("does not fit small22", "tiles are over", "temporary", "What makes it fit", "w0"):
         assert part in said
     assert not archive.exists()
     line = next(line for line in said.split("\n") if "popc compile" in line)
@@ -48,10 +48,10 @@ def test_compile_refuses_with_advice(
 def test_allowed_all_the_same(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target, archive = small_target(tmp_path, kilobytes=24), str(tmp_path / "tower.popx")
+    target, archive = small_target(tmp_path, kilobytes=16), str(tmp_path / "tower.popx")
     arguments = ["compile", model, "--dim", "batch=256", "--set", f"target={target}"]
     assert run([*arguments, "--allow-out-of-memory", "-o", archive]) == 0
-    assert "warning: the program does not fit small24" in capsys.readouterr().err
+    assert "warning: the program does not fit small16" in capsys.readouterr().err
     document = _json(["explain", archive], capsys, code=4)
     assert not document["fits"]
     assert document["ipus"][0]["tiles_over"] == 16
@@ -79,7 +79,7 @@ def test_training(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     train = tmp_path / "train.toml"
     text = '[loss]\ntype = "l1"\ninput = "y"\n[optimizer]\ntype = "sgd"\n'
     train.write_text(text, encoding="utf-8")
-    target = small_target(tmp_path, kilobytes=36)
+    target = small_target(tmp_path, kilobytes=28)
     arguments = ["explain", model, "--dim", "batch=128", "--train", str(train), "--target", target]
     document = _json([*arguments, "--budget", "60"], capsys, code=4)
     names = {
@@ -92,7 +92,7 @@ def test_training(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_several_chips_are_named(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = small_target(tmp_path, kilobytes=24)
+    target = small_target(tmp_path, kilobytes=16)
     chips = ["--set", "num_ipus=2", "--set", "virtual_graph_mode=auto"]
     arguments = ["explain", model, "--dim", "batch=256", "--target", target, *chips]
     assert run(["-q", *arguments, "--budget", "30"]) == 4

@@ -295,7 +295,6 @@ def test_default_anchors_suit_the_step_as_well() -> None:
     "key",
     [
         "enableEngineCaching",
-        "enable_engine_caching",
         "ENABLE-ENGINE-CACHING",
         "experimentalSettings.customTransformApplierSettings",
     ],

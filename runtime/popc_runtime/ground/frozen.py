@@ -178,7 +178,7 @@ class _Maker:
 def _compiled(
     fields: _Fields, setters: Sequence[Callable[..., None]], *, finish: bool
 ) -> Callable[..., None]:
-    known: dict[str, Any] = {}
+    known: dict[str, Any] = {"__name__": __name__}  # the module that the function says it is of
     parameters: list[str] = []
     lines: list[str] = []
     for (name, (_, said)), setter in zip(fields.items(), setters, strict=True):
