@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import TypeAlias
 
 from popc.frontend import ImportedModel
@@ -21,23 +22,24 @@ def rewrite_before_training(
     """``model`` after ``rewrite`` has edited its graph.
 
     A rewrite keeps the outputs of a graph and may replace every other tensor.  So the tensors that
-    training will ask for, and the new values of running statistics, are outputs meanwhile.
+    training will ask for, running statistics and their new values are outputs meanwhile.
     """
     graph = model.graph
     outputs = len(graph.outputs)
     names = list(model.values)
     for name in names:
         graph.add_output(name, model.values[name])
-    for variable, value in model.updates:
-        graph.add_output(variable.name, value)
+    variables = [variable for variable, _ in model.updates]
+    for tensor in chain(variables, (value for _, value in model.updates)):
+        graph.add_output(tensor.name, tensor)
     rewrite(graph)
     tensors = graph.outputs[outputs:]
     del graph.outputs[outputs:], graph.output_names[outputs:]
-    variables = [variable for variable, _ in model.updates]
+    values = tensors[len(names) + len(variables) :]
     return replace(
         model,
         values=_named(names, tensors),
-        updates=tuple(zip(variables, tensors[len(names) :], strict=True)),
+        updates=tuple(zip(variables, values, strict=True)),
     )
 
 

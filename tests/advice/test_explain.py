@@ -32,7 +32,7 @@ def _compile(target: str, batch: int, change: dict[str, Any], **more: Any) -> An
     return popc.compile(tower(), dims=dims, options=given, **more)
 
 
-_CASES = [(22, 256, None), (30, 64, _TRAIN)]
+_CASES = [(22, 256, None), pytest.param(30, 64, _TRAIN, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize(("kilobytes", "batch", "train"), _CASES)

@@ -95,6 +95,11 @@ def _check_all(library: Library, found: list[Problem], layouts: int) -> Counter[
     return hows
 
 
+def _can_run(library: Library, problem: Problem) -> bool:
+    """True if there is a kernel for a problem, or for what it is with constants."""
+    return has_kernel(library, problem) or has_kernel(library, known(problem))
+
+
 def test_all_are_found() -> None:
     assert {*_OPCODES, *_OTHERS} == problems().keys()
 
@@ -102,7 +107,10 @@ def test_all_are_found() -> None:
 @pytest.mark.parametrize("opcode", _OPCODES)
 def test_kernels(library: Library, opcode: str) -> None:
     found = problems()[opcode]
-    hows = _check_all(library, found[:: max(1, len(found) // _FEW)], 1)
+    some = found[:: max(1, len(found) // _FEW)]
+    if not any(_can_run(library, problem) for problem in some):
+        some += [problem for problem in found if _can_run(library, problem)][:1]
+    hows = _check_all(library, some, 1)
     assert hows["kernel"], f"{opcode} has not run natively"
 
 
@@ -119,18 +127,14 @@ def _is_usual(problem: Problem) -> bool:
 def test_as_many_have_kernels_as_before(library: Library, opcode: str) -> None:
     """An encoder that begins to refuse contiguous operands would make nothing wrong, but slow."""
     usual = [problem for problem in problems()[opcode] if _is_usual(problem)]
-    refused = [
-        problem
-        for problem in usual
-        if not has_kernel(library, problem) and not has_kernel(library, known(problem))
-    ]
+    refused = [problem for problem in usual if not _can_run(library, problem)]
     share = _SHARES.get(opcode, _NEARLY_ALL)
     assert len(refused) <= (1 - share) * len(usual), "\n".join(map(str, refused))
 
 
 def test_calls_that_are_translated(library: Library) -> None:
     hows = sum(
-        (_check_all(library, problems()[opcode][:5], 1) for opcode in _OTHERS), Counter[str]()
+        (_check_all(library, problems()[opcode][:3], 1) for opcode in _OTHERS), Counter[str]()
     )
     assert hows["calls"]
 

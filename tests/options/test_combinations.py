@@ -58,11 +58,12 @@ _FIXED = (
     ("tied", "momentum", "pipeline grouped", "sharded off chip"),
     ("tied", "momentum", "pipeline grouped", "weight_tensor_location=off-chip"),
     ("recurrent", "momentum", "pipeline 4"),
+    ("cnn", "momentum", "precision=float16", "pipeline by hand"),
 )
 
 
 # So many sets of settings of the campaign (`python -m tools.campaigns.options`) are tried here.
-_DRAWN = 32
+_DRAWN = 20
 
 
 @pytest.mark.parametrize("names", _FIXED, ids=" + ".join)

@@ -26,7 +26,7 @@ _SCHEDULES = ("grouped", "interleaved", "sequential")
 
 
 @pytest.mark.parametrize("schedule", _SCHEDULES)
-@pytest.mark.parametrize("chips", [2, 4])
+@pytest.mark.parametrize("chips", [pytest.param(2, marks=pytest.mark.slow), 4])
 @pytest.mark.parametrize("train", [SGD, CLIPPED, ADAM], ids=["sgd", "clipped", "adam"])
 def test_training(train: dict[str, Any], chips: int, schedule: str, tmp_path: Path) -> None:
     model = on_chips(4, chips)
@@ -130,7 +130,7 @@ def test_inference(schedule: str, anchor: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DEEP))
-@pytest.mark.parametrize("recomputation", ["none", "pipeline", "standard"])
+@pytest.mark.parametrize("recomputation", ["pipeline", "standard"])
 def test_deep_networks(name: str, recomputation: str, tmp_path: Path) -> None:
     """Divided automatically; with dropout, running statistics and attention."""
     options: dict[str, Any] = {

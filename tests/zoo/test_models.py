@@ -113,8 +113,7 @@ _REWRITES: Final[dict[str, dict[str, Any]]] = {
     "rewrites",
     [
         "default",
-        "all",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("no patterns", "minimal")),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in _REWRITES if name != "default"),
     ],
 )
 @pytest.mark.parametrize("name", sorted(INPUTS))
