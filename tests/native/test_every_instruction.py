@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.xdist_group("every instruction"),  # problems are found once
 ]
 _LAYOUTS = tuple(LAYOUTS)
-_FEW = 6  # problems of an opcode, of those that it has; all of them in the slow test
+_FEW = 10  # problems of an opcode, of those that it has; all of them in the slow test
 _OPCODES = sorted(native_opcodes())
 # Abort has no result, and what users register is theirs.
 _THEIRS = {"Custom", "CustomGrad", "HostCall"}
