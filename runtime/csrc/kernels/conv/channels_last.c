@@ -29,7 +29,7 @@ typedef struct {
     bool rows;  // computed in rows
     Source source;
     Mode mode;
-    float *weights;  // [tap][channel]
+    float *weights;  // [tap][channel of a group][channel]
     float *outside;
     const float *factors;  // of a mean: one over the number of elements of each window
     int64_t channels;
@@ -100,19 +100,16 @@ static void plan_rows(State *state) {
 static void *prepare_depthwise(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
-    if (!plan(state, params, needs)) {
+    const bool fits = plan(state, params, needs);
+    state->rows = fits && ISA(has_rows)(&state->conv);
+    if (!fits || (!state->rows && state->conv.in != 1)) {  // tiles are of single channels
         release(state);
         return NULL;
     }
     const int64_t numbers = state->conv.in * state->conv.window;
     const int64_t bytes = state->channels * numbers * (int64_t)sizeof(float);
     memset(state->outside, 0, (size_t)state->channels * sizeof(float));
-    state->rows = ISA(has_rows)(&state->conv);
     if (state->rows) plan_rows(state);
-    if (!state->rows && state->conv.in != 1) {
-        release(state);
-        return NULL;
-    }
     if (!state->conv.constant) {
         state->packed = needs->shared;
         needs->shared += bytes;

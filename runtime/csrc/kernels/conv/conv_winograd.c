@@ -172,6 +172,11 @@ static int64_t weight_floats(const State *state) {
     return POINTS * state->tiling.wide * state->tiling.in;
 }
 
+// Of elements that are made before all products.
+static int64_t early_floats(const State *state) {
+    return state->early ? state->blocks * element_floats(state) : 0;
+}
+
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
@@ -190,9 +195,8 @@ static void *prepare(Params *params, Needs *needs) {
         transform_panel(state, state->packed, panel);
     choose_blocks(state);
     const int64_t size = sizeof(float);
-    const int64_t early = state->early ? state->blocks * element_floats(state) : 0;
     needs->shared = (padded(turned_floats(state, true), 16) +
-                     padded(turned_floats(state, false), 16) + early +
+                     padded(turned_floats(state, false), 16) + early_floats(state) +
                      (constant ? 0 : weight_floats(state))) *
                     size;
     needs->own = (product_floats(state) + (state->early ? 0 : element_floats(state))) * size;
@@ -257,11 +261,9 @@ static void transform_early(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const Tiling *tiling = &job->state->tiling;
     const int64_t first = chunk * TILE_ROWS, end = lesser(first + TILE_ROWS, tiling->all_tiles);
-    for (int64_t tile = first; tile < end; tile++)
-        ISA(transform_elements)(
-            tiling, &job->x, tile, 1,
-            job->elements + tile / tiling->block * element_floats(job->state),
-            tile % tiling->block);
+    float *elements = job->elements + first / tiling->block * element_floats(job->state);
+    // Blocks are of whole panels of rows: none ends within these.
+    ISA(transform_elements)(tiling, &job->x, first, end - first, elements, first % tiling->block);
 }
 
 static void convolve(void *context, int64_t chunk, int thread) {
@@ -299,7 +301,7 @@ static Failure run_winograd(const void *argument, const Run *run) {
     float *turned_x = (float *)run->shared;
     float *turned_y = turned_x + padded(turned_floats(state, true), 16);
     float *elements = turned_y + padded(turned_floats(state, false), 16);
-    float *weights = elements + (state->early ? state->blocks * element_floats(state) : 0);
+    float *weights = elements + early_floats(state);
     Job job = {state, run, state->x, state->y, state->packed ? state->packed : weights, elements};
     if (!state->packed) share_chunks(run, tiling->wide / PANEL_COLUMNS, transform_weights, &job);
     if (state->turn_x) {

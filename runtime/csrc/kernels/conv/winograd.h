@@ -15,26 +15,26 @@ enum { TAP = 3, RESULT = 4, SPAN = RESULT + TAP - 1, POINTS = SPAN * SPAN };
 #define NEAR2 (NEAR * NEAR)
 #define FAR2 (FAR * FAR)
 
-// One line of elements, `step` apart on either side.
-INLINE void transform_input_line(const Floats *d, Floats *to, int step) {
-    const Floats a = d[4 * step] - FAR2 * d[2 * step], b = NEAR * (d[3 * step] - FAR2 * d[step]);
-    const Floats c = d[4 * step] - NEAR2 * d[2 * step], e = FAR * (d[3 * step] - NEAR2 * d[step]);
-    to[0] = NEAR2 * FAR2 * d[0] - (NEAR2 + FAR2) * d[2 * step] + d[4 * step];
-    to[step] = a + b;
-    to[2 * step] = a - b;
-    to[3 * step] = c + e;
-    to[4 * step] = c - e;
-    to[5 * step] = NEAR2 * FAR2 * d[step] - (NEAR2 + FAR2) * d[3 * step] + d[5 * step];
+// One line of elements.
+INLINE void transform_input_line(const Floats *d, Floats *to) {
+    const Floats a = d[4] - FAR2 * d[2], b = NEAR * (d[3] - FAR2 * d[1]);
+    const Floats c = d[4] - NEAR2 * d[2], e = FAR * (d[3] - NEAR2 * d[1]);
+    to[0] = NEAR2 * FAR2 * d[0] - (NEAR2 + FAR2) * d[2] + d[4];
+    to[1] = a + b;
+    to[2] = a - b;
+    to[3] = c + e;
+    to[4] = c - e;
+    to[5] = NEAR2 * FAR2 * d[1] - (NEAR2 + FAR2) * d[3] + d[5];
 }
 
 // Six sums to four results.
-INLINE void transform_result_line(const Floats *m, int step, Floats *to, int to_step) {
-    const Floats a = m[step] + m[2 * step], b = NEAR * (m[step] - m[2 * step]);
-    const Floats c = m[3 * step] + m[4 * step], e = FAR * (m[3 * step] - m[4 * step]);
+INLINE void transform_result_line(const Floats *m, Floats *to) {
+    const Floats a = m[1] + m[2], b = NEAR * (m[1] - m[2]);
+    const Floats c = m[3] + m[4], e = FAR * (m[3] - m[4]);
     to[0] = m[0] + a + c;
-    to[to_step] = b + e;
-    to[2 * to_step] = NEAR2 * a + FAR2 * c;
-    to[3 * to_step] = NEAR2 * b + FAR2 * e + m[5 * step];
+    to[1] = b + e;
+    to[2] = NEAR2 * a + FAR2 * c;
+    to[3] = NEAR2 * b + FAR2 * e + m[5];
 }
 
 // Three weights to six: the values of their polynomial, over the products of the differences of points.

@@ -27,13 +27,13 @@ INLINE void transform_some(
         Floats d[SPAN], made[SPAN];
         UNROLLED_FOR (int i = 0; i < SPAN; i++)
             d[i] = load((inside ? from[i * SPAN] + j * column : from[i * SPAN + j]) + channel);
-        transform_input_line(d, made, 1);
+        transform_input_line(d, made);
         UNROLLED_FOR (int i = 0; i < SPAN; i++) lines[i * SPAN + j] = made[i];
     }
     to += channel;
     UNROLLED_FOR (int i = 0; i < SPAN; i++) {
         Floats points[SPAN];
-        transform_input_line(lines + i * SPAN, points, 1);
+        transform_input_line(lines + i * SPAN, points);
         UNROLLED_FOR (int j = 0; j < SPAN; j++, to += point) store(to, points[j]);
     }
 }
@@ -120,8 +120,8 @@ INLINE void multiply_rows(
         UNROLLED_FOR (int v = 0; v < V; v++) store(out + i * PRODUCTS + v * LANES, sums[i][v]);
 }
 
-#define CASE(N) \
-    case N: multiply_rows(point, left, out, 0, N, V); break;
+#define CASE(N, VECTORS) \
+    case N: multiply_rows(point, left, out, 0, N, VECTORS); break;
 // All rows, `height` of them at a time.
 INLINE void multiply_point(const Point *point, int64_t height, const int V) {
     const float *left = point->left;
@@ -129,22 +129,7 @@ INLINE void multiply_point(const Point *point, int64_t height, const int V) {
     for (int64_t i = 0; i < point->count; i += height) {
         const int64_t rows = lesser(height, point->count - i);
         switch (rows) {
-            CASE(1)
-            CASE(2)
-            CASE(3)
-            CASE(4)
-            CASE(5)
-#if VECTOR_BYTES == 64
-            CASE(6)
-            CASE(7)
-            CASE(8)
-            CASE(9)
-            CASE(10)
-            CASE(11)
-#elif VECTOR_BYTES != 32
-            CASE(6)
-            CASE(7)
-#endif
+            ROW_CASES(CASE, V)
             default: multiply_rows(point, left, out, i == 0 ? PANEL_COLUMNS : 0, TILE_ROWS, V);
         }
         left += rows * point->in;
@@ -158,13 +143,15 @@ static void multiply_points(const Strip *strip, int64_t channel) {
     for (int64_t i = 0; i < POINTS; i++)
         for (int64_t column = 0; column < STRIP && channel + column < tiling->wide;
              column += TILE_COLUMNS) {
-            const int64_t first = channel + column, panel = first / PANEL_COLUMNS * PANEL_COLUMNS;
+            const int64_t first = channel + column;
+            const float *weights = strip->weights + i * tiling->wide * in;
+            const Columns right = columns_of(weights, in, first, 0);
             Point point = {
                 .left = strip->elements + i * tiling->elements,
                 .in = in,
                 .count = strip->count,
-                .right = strip->weights + (i * tiling->wide + panel) * in + (first - panel),
-                .second = TILE_COLUMNS > PANEL_COLUMNS ? in * PANEL_COLUMNS : LANES,
+                .right = right.data,
+                .second = right.second,
                 .out = strip->products + i * STRIP + column,
             };
             point.ahead = point.right + (i < POINTS - 1 ? tiling->wide * in : 0);
@@ -182,11 +169,11 @@ INLINE void transform_products(const float *products, Floats *results) {
     UNROLLED_FOR (int j = 0; j < SPAN; j++) {
         Floats m[SPAN], made[RESULT];
         UNROLLED_FOR (int i = 0; i < SPAN; i++) m[i] = load(products + (i * SPAN + j) * STRIP);
-        transform_result_line(m, 1, made, 1);
+        transform_result_line(m, made);
         UNROLLED_FOR (int i = 0; i < RESULT; i++) lines[i * SPAN + j] = made[i];
     }
     UNROLLED_FOR (int i = 0; i < RESULT; i++)
-        transform_result_line(lines + i * SPAN, 1, results + i * RESULT, 1);
+        transform_result_line(lines + i * SPAN, results + i * RESULT);
 }
 
 // A vector of channels of a tile, or of all of them: what it is made of, and where it goes.

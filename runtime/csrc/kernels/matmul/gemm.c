@@ -4,27 +4,12 @@
 
 enum { AHEAD_OF_FEW = 128 };  // lines that a single panel of rows asks for before it uses them
 
-// Two vectors of columns of the right matrix.
-typedef struct {
-    const float *data;
-    int64_t line;  // floats from line to line
-    int64_t second;  // floats from the first vector to the second one
-} Columns;
-
 // What a tile asks the memory for, while it multiplies: a line or two for each number of its depth.
 typedef struct {
     const float *at;
     int64_t step;  // floats
     int64_t second;  // floats to the other line
 } Ahead;
-
-// From line `line` of column `column` on, of packed panels.
-static inline Columns columns_of(const float *right, int64_t k, int64_t column, int64_t line) {
-    const int64_t panel = column / PANEL_COLUMNS * PANEL_COLUMNS;
-    return (Columns){
-        right + panel * k + line * PANEL_COLUMNS + (column - panel), PANEL_COLUMNS,
-        TILE_COLUMNS > PANEL_COLUMNS ? k * PANEL_COLUMNS : LANES};
-}
 
 // Adds the products of a line of either panel.
 INLINE void multiply_line(
@@ -66,33 +51,13 @@ INLINE void multiply_rows(
 
 #define CASE(N, VECTORS) \
     case N: multiply_rows(left, right, depth, out, out_row, N, VECTORS, add, ahead); break;
-#if VECTOR_BYTES == 64
-#define MORE_CASES(V) \
-    CASE(6, V)        \
-    CASE(7, V)        \
-    CASE(8, V)        \
-    CASE(9, V)        \
-    CASE(10, V)       \
-    CASE(11, V)
-#elif VECTOR_BYTES == 32
-#define MORE_CASES(V)
-#else
-#define MORE_CASES(V) \
-    CASE(6, V)        \
-    CASE(7, V)
-#endif
 // A tile that is `VECTORS` vectors wide, all of which are written.
 #define MULTIPLY(NAME, VECTORS)                                                                  \
     static void NAME(                                                                            \
         const float *left, Columns right, int64_t depth, float *out, int64_t out_row, int rows,  \
         bool add, Ahead ahead) {                                                                 \
         switch (rows) {                                                                          \
-            CASE(1, VECTORS)                                                                     \
-            CASE(2, VECTORS)                                                                     \
-            CASE(3, VECTORS)                                                                     \
-            CASE(4, VECTORS)                                                                     \
-            CASE(5, VECTORS)                                                                     \
-            MORE_CASES(VECTORS)                                                                  \
+            ROW_CASES(CASE, VECTORS)                                                             \
             default:                                                                             \
                 multiply_rows(left, right, depth, out, out_row, TILE_ROWS, VECTORS, add, ahead); \
         }                                                                                        \

@@ -20,6 +20,30 @@ enum { TILE_ROWS = 6 };
 #else
 enum { TILE_ROWS = 8 };
 #endif
+// CASE(N, WITH) for every number of rows of a tile that is not whole.
+#if VECTOR_BYTES == 64
+#define ROW_CASES(CASE, WITH)  \
+    FIVE_ROW_CASES(CASE, WITH) \
+    CASE(6, WITH)              \
+    CASE(7, WITH)              \
+    CASE(8, WITH)              \
+    CASE(9, WITH)              \
+    CASE(10, WITH)             \
+    CASE(11, WITH)
+#elif VECTOR_BYTES == 32
+#define ROW_CASES(CASE, WITH) FIVE_ROW_CASES(CASE, WITH)
+#else
+#define ROW_CASES(CASE, WITH)  \
+    FIVE_ROW_CASES(CASE, WITH) \
+    CASE(6, WITH)              \
+    CASE(7, WITH)
+#endif
+#define FIVE_ROW_CASES(CASE, WITH) \
+    CASE(1, WITH)                  \
+    CASE(2, WITH)                  \
+    CASE(3, WITH)                  \
+    CASE(4, WITH)                  \
+    CASE(5, WITH)
 enum {
     TILE_COLUMNS = 2 * LANES,
     PANEL_COLUMNS = 16,
@@ -41,6 +65,21 @@ enum {
     BLOCK_TILES = 16,
     BLOCK_COLUMNS = 8 * TILE_COLUMNS,
 };
+
+// Two vectors of columns of the right matrix.
+typedef struct {
+    const float *data;
+    int64_t line;  // floats from line to line
+    int64_t second;  // floats from the first vector to the second one
+} Columns;
+
+// From line `line` of column `column` on, of packed panels.
+static inline Columns columns_of(const float *right, int64_t k, int64_t column, int64_t line) {
+    const int64_t panel = column / PANEL_COLUMNS * PANEL_COLUMNS;
+    return (Columns){
+        right + panel * k + line * PANEL_COLUMNS + (column - panel), PANEL_COLUMNS,
+        TILE_COLUMNS > PANEL_COLUMNS ? k * PANEL_COLUMNS : LANES};
+}
 
 // Rows of tiles of about the same height: one of few rows takes longer than its share.
 static inline int64_t even_rows(int64_t rows) { return ceil_div(rows, ceil_div(rows, TILE_ROWS)); }

@@ -23,29 +23,14 @@ INLINE void multiply_rows(
         for (int v = 0; v < 2; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }
 
-#define CASE(N) \
-    case N: multiply_rows(left, right, offsets, depth, out, out_row, N, add); break;
+#define CASE(N, ADD) \
+    case N: multiply_rows(left, right, offsets, depth, out, out_row, N, ADD); break;
 
 void ISA(multiply_lines)(
     const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
     int64_t out_row, int rows, bool add) {
     switch (rows) {
-        CASE(1)
-        CASE(2)
-        CASE(3)
-        CASE(4)
-        CASE(5)
-#if VECTOR_BYTES == 64
-        CASE(6)
-        CASE(7)
-        CASE(8)
-        CASE(9)
-        CASE(10)
-        CASE(11)
-#elif VECTOR_BYTES != 32
-        CASE(6)
-        CASE(7)
-#endif
+        ROW_CASES(CASE, add)
         default: multiply_rows(left, right, offsets, depth, out, out_row, TILE_ROWS, add);
     }
 }
