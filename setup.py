@@ -7,7 +7,7 @@ import sys
 
 from setuptools import Extension, setup
 
-_SOURCES = ("bound", "exact", "gains", "kahn", "module", "reached", "shift", "steps")
+_SOURCES = ("bound", "exact", "gains", "kahn", "lists", "module", "reached", "shift", "steps")
 
 
 def library() -> Extension:
@@ -17,7 +17,7 @@ def library() -> Extension:
         [f"popc/schedule/csrc/{name}.c" for name in _SOURCES],
         depends=[
             f"popc/schedule/csrc/{name}.h"
-            for name in ("bound", "exact", "reached", "search", "shift")
+            for name in ("bound", "exact", "lists", "reached", "search", "shift")
         ],
         extra_compile_args=["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-O2"],
         extra_link_args=["-s"] if sys.platform == "linux" else [],

@@ -18,9 +18,9 @@ from popc.schedule.problem import OrderingProblem
 __all__ = ["MOST", "Tables", "find_native", "first_live", "flattened", "lists_of", "why_missing"]
 
 MOST: Final = 1 << 60  # sums in C stay below it
-_FUNCTIONS: Final = {
-    *("add_certain_bytes", "measure_steps", "order_nodes", "search_exactly", "shift_blocks"),
-}
+_FUNCTIONS: Final = frozenset(
+    ("add_certain_bytes", "measure_steps", "order_nodes", "search_exactly", "shift_blocks")
+)
 
 
 class Tables(NamedTuple):

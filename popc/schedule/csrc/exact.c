@@ -5,10 +5,7 @@
 #include "exact.h"
 #include "reached.h"
 
-enum {
-    BETWEEN_QUESTIONS = 64,  // states that are left until the caller is asked again
-    LONGEST_CHAIN = 32,  // as in Python
-};
+enum { LONGEST_CHAIN = 32 };  // as in Python
 
 typedef struct {
     Exact *exact;
@@ -176,15 +173,6 @@ static void write_order(const Search *s, const State *state) {
     }
 }
 
-static bool is_over(Search *s, Outcome *outcome) {
-    const Shift *problem = s->problem;
-    if (problem->work > problem->most_work) return true;
-    if (s->questions++ % BETWEEN_QUESTIONS) return false;
-    const int answer = problem->is_over(problem->caller);
-    if (answer < 0) *outcome = INTERRUPTED;
-    return answer != 0;
-}
-
 static Outcome run(Search *s) {
     Outcome outcome = DONE;
     if (!begin(s)) return NO_MEMORY;
@@ -194,7 +182,7 @@ static Outcome run(Search *s) {
         if (is_outdated(&s->reached, entry)) continue;
         const bool is_found = !state->ready_count;
         if (is_found) write_order(s, state);
-        if (is_found || is_over(s, &outcome)) {
+        if (is_found || is_over(s->problem, &s->questions, &outcome)) {
             s->exact->lower = entry.peak;
             return outcome;
         }
@@ -202,17 +190,6 @@ static Outcome run(Search *s) {
             if (!advance(s, state, index, entry.peak)) return NO_MEMORY;
     }
     return DONE;
-}
-
-// Turns lists of nodes around: lists of those in whose lists a number is.
-static void turn_around(
-    Lists lists, int64_t count, int64_t limit, int64_t *starts, int64_t *items) {
-    memset(starts, 0, (size_t)(limit + 2) * sizeof(int64_t));
-    for (int64_t i = 0; i < lists.starts[count]; i++) starts[lists.items[i] + 2]++;
-    for (int64_t i = 2; i < limit + 2; i++) starts[i] += starts[i - 1];
-    for (int64_t list = 0; list < count; list++)
-        for (int64_t i = lists.starts[list]; i < lists.starts[list + 1]; i++)
-            items[starts[lists.items[i] + 1]++] = list;
 }
 
 // True if a node waits for another one twice: it would be ready twice.
@@ -231,15 +208,15 @@ static void *lay_out(Search *s) {
     s->reached = (Reached){.nodes = nodes, .words = nodes / 64 + 1};
     const int64_t total = nodes + 2 + links + buffers + 2 + uses +
                           2 * (s->reached.words + 2 * nodes);
-    char *memory = malloc((size_t)total * sizeof(int64_t)), *const all = memory;
+    int64_t *memory = malloc((size_t)total * sizeof(int64_t)), *const all = memory;
     if (!memory) return NULL;
-    s->starts = carve(&memory, nodes + 2), s->earlier = carve(&memory, links);
-    s->first_reader = carve(&memory, buffers + 2), s->readers = carve(&memory, uses);
+    s->starts = cut(&memory, nodes + 2), s->earlier = cut(&memory, links);
+    s->first_reader = cut(&memory, buffers + 2), s->readers = cut(&memory, uses);
     State *const states[] = {&s->now, &s->trial};
     for (int i = 0; i < 2; i++) {
-        states[i]->done = carve(&memory, s->reached.words);
-        states[i]->ready = carve(&memory, nodes);
-        states[i]->added = carve(&memory, nodes);
+        states[i]->done = cut(&memory, s->reached.words);
+        states[i]->ready = cut(&memory, nodes);
+        states[i]->added = cut(&memory, nodes);
     }
     turn_around(problem->later, nodes, nodes, s->starts, s->earlier);
     turn_around(problem->reads, nodes, buffers, s->first_reader, s->readers);

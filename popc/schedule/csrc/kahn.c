@@ -88,17 +88,14 @@ static void execute(Ready *ready, int64_t node) {
 
 static void count(Ready *ready) {
     const Shift *problem = ready->problem;
-    const Lists reads = problem->reads, later = problem->later;
+    const Lists later = problem->later;
     const int64_t nodes = problem->nodes;
     for (int64_t i = 0; i < later.starts[nodes]; i++) ready->waiting[later.items[i]]++;
-    for (int64_t i = 0; i < reads.starts[nodes]; i++) ready->starts[reads.items[i] + 2]++;
+    turn_around(problem->reads, nodes, problem->buffers, ready->starts, ready->readers);
     for (int64_t buffer = 0; buffer < problem->buffers; buffer++) {
-        ready->left[buffer] = problem->stays[buffer] + ready->starts[buffer + 2];
-        ready->starts[buffer + 2] += ready->starts[buffer + 1];
+        const int64_t readers = ready->starts[buffer + 1] - ready->starts[buffer];
+        ready->left[buffer] = problem->stays[buffer] + readers;
     }
-    for (int64_t node = 0; node < nodes; node++)  // each start moves to the end of its list
-        for (int64_t i = reads.starts[node]; i < reads.starts[node + 1]; i++)
-            ready->readers[ready->starts[reads.items[i] + 1]++] = node;
 }
 
 Outcome order_nodes(Shift *problem, const int64_t *levels, bool is_greedy) {

@@ -100,6 +100,15 @@ static bool read_tables(Held *held, Shift *shift, PyObject *tables[3]) {
     return fits || refuse();
 }
 
+// Lets go of the arrays; false after an exception.
+static bool conclude(Held *held, Outcome outcome) {
+    release(held);
+    if (outcome == NO_MEMORY) PyErr_NoMemory();
+    if (outcome == HAS_CYCLE) PyErr_SetString(PyExc_IndexError, "nodes wait for each other");
+    if (outcome == UNFIT) refuse();
+    return outcome == DONE;
+}
+
 static PyObject *run(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *tables[3];
@@ -114,20 +123,8 @@ static PyObject *run(PyObject *module, PyObject *args) {
     Held held = {.count = 0};
     Outcome outcome = INTERRUPTED;
     if (read_tables(&held, &shift, tables)) outcome = shift_blocks(&shift);
-    release(&held);
-    if (outcome == NO_MEMORY) return PyErr_NoMemory();
-    if (outcome == INTERRUPTED) return NULL;
+    if (!conclude(&held, outcome)) return NULL;
     return Py_BuildValue("LL", (long long)shift.moves, (long long)shift.work);
-}
-
-// Lets go of the arrays; None, or NULL after an exception.
-static PyObject *concluded(Held *held, Outcome outcome) {
-    release(held);
-    if (outcome == NO_MEMORY) return PyErr_NoMemory();
-    if (outcome == HAS_CYCLE) PyErr_SetString(PyExc_IndexError, "nodes wait for each other");
-    if (outcome == UNFIT) refuse();
-    if (outcome != DONE) return NULL;
-    Py_RETURN_NONE;
 }
 
 static PyObject *measure(PyObject *module, PyObject *args) {
@@ -143,12 +140,9 @@ static PyObject *measure(PyObject *module, PyObject *args) {
     if (read_order(&held, &shift, tables, PyBUF_SIMPLE)) {
         int64_t count;
         int64_t *steps = numbers_of(&held, result, PyBUF_WRITABLE, &count);
-        if (steps && count == shift.nodes)
-            outcome = measure_steps(&shift, steps);
-        else
-            refuse();
+        outcome = steps && count == shift.nodes ? measure_steps(&shift, steps) : UNFIT;
     }
-    return concluded(&held, outcome);
+    return conclude(&held, outcome) ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *order(PyObject *module, PyObject *args) {
@@ -164,12 +158,9 @@ static PyObject *order(PyObject *module, PyObject *args) {
     if (read_order(&held, &shift, tables, PyBUF_WRITABLE)) {
         int64_t count;
         const int64_t *numbers = numbers_of(&held, levels, PyBUF_SIMPLE, &count);
-        if (numbers && count == shift.nodes)
-            outcome = order_nodes(&shift, numbers, is_greedy);
-        else
-            refuse();
+        outcome = numbers && count == shift.nodes ? order_nodes(&shift, numbers, is_greedy) : UNFIT;
     }
-    return concluded(&held, outcome);
+    return conclude(&held, outcome) ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *find_lowest(PyObject *module, PyObject *args) {
@@ -186,9 +177,7 @@ static PyObject *find_lowest(PyObject *module, PyObject *args) {
     Held held = {.count = 0};
     Outcome outcome = INTERRUPTED;
     if (read_order(&held, &shift, tables, PyBUF_WRITABLE)) outcome = search_exactly(&exact);
-    PyObject *none = concluded(&held, outcome);
-    if (!none) return NULL;
-    Py_DECREF(none);
+    if (!conclude(&held, outcome)) return NULL;
     return Py_BuildValue(
         "LLL", (long long)exact.placed, (long long)exact.lower, (long long)shift.work);
 }
@@ -225,12 +214,9 @@ static PyObject *find_certain(PyObject *module, PyObject *args) {
     if (read_bound(&held, &bound, table)) {
         int64_t count;
         int64_t *live = numbers_of(&held, result, PyBUF_WRITABLE, &count);
-        if (live && count == bound.nodes)
-            outcome = add_certain_bytes(&bound, live);
-        else
-            refuse();
+        outcome = live && count == bound.nodes ? add_certain_bytes(&bound, live) : UNFIT;
     }
-    return concluded(&held, outcome);
+    return conclude(&held, outcome) ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyMethodDef methods[] = {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lists.h"
 #include "reached.h"
 
 enum { FIRST_ROOM = 256 };  // entries of the heap and of the table
@@ -19,12 +20,6 @@ static uint64_t hash_of(const uint64_t *set, int64_t words) {
         hash ^= hash >> 29;
     }
     return hash;
-}
-
-void *carve(char **memory, int64_t count) {
-    void *part = *memory;
-    *memory += (size_t)count * sizeof(int64_t);
-    return part;
 }
 
 void copy_state(const Reached *s, State *to, const State *from) {
@@ -100,11 +95,11 @@ static bool enlarge_table(Reached *s) {
 static State *make_state(Reached *s, int64_t ready, int64_t added) {
     State *state = malloc(sizeof(State) + (size_t)(s->words + ready + added) * sizeof(int64_t));
     if (!state) return NULL;
-    char *memory = (char *)(state + 1);
-    *state = (State){.previous = s->newest, .done = carve(&memory, s->words)};
+    int64_t *memory = (int64_t *)(state + 1);
+    *state = (State){.previous = s->newest, .done = cut(&memory, s->words)};
     s->newest = state;
-    state->ready = carve(&memory, ready);
-    state->added = carve(&memory, added);
+    state->ready = cut(&memory, ready);
+    state->added = cut(&memory, added);
     return state;
 }
 

@@ -31,9 +31,6 @@ typedef struct {
     int64_t heap_count, heap_room, seen_count, table_room, numbers;
 } Reached;
 
-// So many numbers of a block of memory, which then begins behind them.
-void *carve(char **memory, int64_t count);
-
 // The nodes that have run, those that are ready and what is live become those of another state.
 void copy_state(const Reached *reached, State *to, const State *from);
 

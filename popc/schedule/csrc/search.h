@@ -23,7 +23,7 @@ typedef struct {
     int64_t *turns, *changes;  // of places: what `look_along` finds there; else 0
     int64_t epoch;  // what is stamped with it is marked
     int64_t peak;
-    int questions;
+    int64_t questions;
     bool has_levels;  // whether anything but the total can change
     Outcome outcome;
 } State;

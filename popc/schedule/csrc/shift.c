@@ -3,7 +3,7 @@
 
 #include "search.h"
 
-enum { BETWEEN_QUESTIONS = 64 };  // blocks that are tried until the caller is asked again
+enum { BETWEEN_QUESTIONS = 64 };  // blocks or states until the caller is asked again
 
 // -- making moves ---------------------------------------------------------------------------------
 
@@ -126,13 +126,16 @@ static void try_block(State *s, int64_t node, int64_t length) {
     for (int64_t place = first > 0 ? first : 0; place < end; place++) s->tried[s->order[place]] = 0;
 }
 
-static bool is_over(State *s) {
-    const Shift *shift = s->shift;
-    if (shift->moves >= shift->most_moves || shift->work > shift->most_work) return true;
-    if (s->questions++ % BETWEEN_QUESTIONS) return false;
+bool is_over(const Shift *shift, int64_t *questions, Outcome *outcome) {
+    if (shift->work > shift->most_work) return true;
+    if ((*questions)++ % BETWEEN_QUESTIONS) return false;
     const int answer = shift->is_over(shift->caller);
-    if (answer < 0) s->outcome = INTERRUPTED;
+    if (answer < 0) *outcome = INTERRUPTED;
     return answer != 0;
+}
+
+static bool has_ended(State *s) {
+    return s->shift->moves >= s->shift->most_moves || is_over(s->shift, &s->questions, &s->outcome);
 }
 
 static bool can_any_move(State *s, int64_t length) {
@@ -147,12 +150,12 @@ static bool can_any_move(State *s, int64_t length) {
 static void search(State *s) {
     Shift *shift = s->shift;
     int64_t length = 1, settled = 0;
-    while (!is_over(s)) {
+    while (!has_ended(s)) {
         const int64_t moves = shift->moves;
         for (int64_t i = 0; i < shift->nodes; i++) {
             if (s->tried[shift->shuffled[i]] != length - 1) continue;
             try_block(s, shift->shuffled[i], length);
-            if (is_over(s)) return;
+            if (has_ended(s)) return;
         }
         if (shift->moves > moves) {
             length = 1;
@@ -167,38 +170,12 @@ static void search(State *s) {
     }
 }
 
-static void find_earlier(State *s) {
-    const Lists later = s->shift->later;
-    const int64_t nodes = s->shift->nodes, edges = later.starts[nodes];
-    for (int64_t i = 0; i < edges; i++) s->starts[later.items[i] + 2]++;
-    for (int64_t node = 0; node < nodes; node++) s->starts[node + 2] += s->starts[node + 1];
-    for (int64_t node = 0; node < nodes; node++)  // each start moves to the end of its list
-        for (int64_t i = later.starts[node]; i < later.starts[node + 1]; i++)
-            s->earlier[s->starts[later.items[i] + 1]++] = node;
-}
-
-// Notes which nodes read each buffer.
-static void find_readers(State *s) {
-    const Lists reads = s->shift->reads;
-    const int64_t nodes = s->shift->nodes, buffers = s->shift->buffers;
-    for (int64_t i = 0; i < reads.starts[nodes]; i++) s->first_reader[reads.items[i] + 2]++;
-    for (int64_t b = 0; b < buffers; b++) s->first_reader[b + 2] += s->first_reader[b + 1];
-    for (int64_t node = 0; node < nodes; node++)
-        for (int64_t i = reads.starts[node]; i < reads.starts[node + 1]; i++)
-            s->readers[s->first_reader[reads.items[i] + 1]++] = node;
-}
-
 // True if nodes have ranks or ties.
 static bool has_levels(const Shift *shift) {
     if (shift->ties.starts[shift->nodes] > 0) return true;
     for (int64_t node = 1; node < shift->nodes; node++)
         if (shift->ranks[node] != shift->ranks[0]) return true;
     return false;
-}
-
-static int64_t *cut(int64_t **memory, int64_t count) {
-    *memory += count;
-    return *memory - count;
 }
 
 Outcome shift_blocks(Shift *shift) {
@@ -220,8 +197,8 @@ Outcome shift_blocks(Shift *shift) {
     s.earlier = cut(&memory, edges);
     for (int64_t buffer = 0; buffer < buffers; buffer++) s.last[buffer] = -1;
     s.live[0] = shift->first_live;
-    find_earlier(&s);
-    find_readers(&s);
+    turn_around(shift->later, nodes, nodes, s.starts, s.earlier);
+    turn_around(shift->reads, nodes, buffers, s.first_reader, s.readers);
     refresh(&s, 0, nodes);
     sum_steps(&s, 0, nodes, &s.peak);
     search(&s);

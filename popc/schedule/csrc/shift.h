@@ -4,8 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Lists one after another: list i is items[starts[i]] to items[starts[i + 1]].
-typedef struct { const int64_t *starts, *items; } Lists;
+#include "lists.h"
 
 typedef enum { DONE, NO_MEMORY, INTERRUPTED, HAS_CYCLE, UNFIT } Outcome;
 
@@ -29,6 +28,9 @@ typedef struct {
 } Shift;
 
 Outcome shift_blocks(Shift *shift);
+
+// True if a search has to end: for its work, or its caller, who is asked at some of the questions.
+bool is_over(const Shift *shift, int64_t *questions, Outcome *outcome);
 
 // The bytes live in each step of the order, as popc/schedule/measures.py defines them.
 Outcome measure_steps(const Shift *shift, int64_t *steps);
