@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from popc.options.dialects.common import CACHED, for_inference, for_training
 from popc.options.dialects.dialect import (
     TRAIN,
     Becomes,
@@ -21,7 +22,7 @@ from popc.options.dialects.dialect import (
     Refused,
 )
 from popc.options.dialects.kinds import Anything, EnumMember, Maybe, OneOrMany, PerPod, Plain
-from popc.options.kinds import Number, Truth, Whole
+from popc.options.kinds import Kind, Number, Truth, Whole
 
 __all__ = ["LAYERS", "OPTIMUM"]
 
@@ -29,17 +30,7 @@ _POSITIVE: Final = Whole(low=1)
 _PROPORTIONS: Final = OneOrMany(Number(high=1))
 LAYERS: Final = OneOrMany(Whole(low=-1))  # -1: what is left, evenly
 
-_OF_TRAINING: Final = "it is for programs that train, and this one does not"
-_OF_INFERENCE: Final = "it is for inference, and this program trains"
 _ONE_CHIP: Final = "all layers are on one chip"
-
-
-def _training(make: Callable[[HostTable], Mapping[str, object] | str]) -> Any:
-    return lambda table: make(table) if table.trains else _OF_TRAINING
-
-
-def _inference(make: Callable[[HostTable], Mapping[str, object] | str]) -> Any:
-    return lambda table: _OF_INFERENCE if table.trains else make(table)
 
 
 def _layers(table: HostTable) -> Sequence[int]:
@@ -196,35 +187,45 @@ _LOOKUPS: Final = (
 )
 _SCORES: Final = f"`annotate` with `serialize_matmul_factor`, for nodes {' or '.join(_PROJECTIONS)}"
 _TOGETHER: Final = "as many parts as all chips have; they stay on the chip of the layer"
-_CACHED: Final = Nothing(
-    "popc.load(model, options=..., cache=FOLDER) keeps programs in a folder: see docs/caching.md"
-)
 _OF_PYTHON: Final = Nothing("these are arguments of a Python model's parallelize")
 _FILE: Final = Nothing("it says what wrote the file")
 _NUMBER: Final = Maybe(_POSITIVE)
 _FACTOR: Final = Maybe(Whole())  # files of early releases have 0 where nothing is cut
+_TOTALS: Final = Maybe(OneOrMany(Whole()))
 _SAME: Final = "the same of a program for inference"
+
+
+def _in_parts(
+    name: str, kind: Kind[Any], default: object, words: str, cut: Callable[[str], Any]
+) -> tuple[HostKey, HostKey]:
+    """A setting of programs that train, and the same of those for inference."""
+    other = f"inference_{name}"
+    return (
+        HostKey(name, kind, default, Computed(words, for_training(cut(name)))),
+        HostKey(other, kind, None, Computed(_SAME, for_inference(cut(other)))),
+    )
+
 
 _KEYS: Final = (
     HostKey("seed", Maybe(Whole()), None, Becomes("seed")),
     HostKey(
         "auto_loss_scaling", Truth(), False,
         Computed("`[optimizer] automatic_loss_scaling` of the training file",
-                 _training(_loss_scaling)),
+                 for_training(_loss_scaling)),
     ),
-    HostKey("executable_cache_dir", Plain(), "", _CACHED),
+    HostKey("executable_cache_dir", Plain(), "", CACHED),
     HostKey(
         "replication_factor", _POSITIVE, 1,
         Computed(
             "`replicated_graph_count` of a program that trains",
-            _training(lambda table: {"replicated_graph_count": table["replication_factor"]}),
+            for_training(lambda table: {"replicated_graph_count": table["replication_factor"]}),
         ),
     ),
     HostKey(
         "inference_replication_factor", _POSITIVE, 1,
         Computed(
             "`replicated_graph_count` of a program for inference",
-            _inference(
+            for_inference(
                 lambda table: {"replicated_graph_count": table["inference_replication_factor"]}
             ),
         ),
@@ -233,7 +234,9 @@ _KEYS: Final = (
         "gradient_accumulation_steps", _POSITIVE, 1,
         Computed(
             "`accumulation_factor`",
-            _training(lambda table: {"accumulation_factor": table["gradient_accumulation_steps"]}),
+            for_training(
+                lambda table: {"accumulation_factor": table["gradient_accumulation_steps"]}
+            ),
         ),
     ),
     HostKey(
@@ -249,24 +252,24 @@ _KEYS: Final = (
     ),
     HostKey(
         "inference_layers_per_ipu", Maybe(LAYERS), None,
-        Computed("`layers_per_ipu` of a program for inference", _inference(_placed)),
+        Computed("`layers_per_ipu` of a program for inference", for_inference(_placed)),
     ),
     HostKey(
         "ipus_per_replica", _NUMBER, None,
-        Computed("`num_ipus`", _training(_chips_agree("ipus_per_replica"))),
+        Computed("`num_ipus`", for_training(_chips_agree("ipus_per_replica"))),
     ),
     HostKey(
         "inference_ipus_per_replica", _NUMBER, None,
         Computed(
             "`num_ipus` of a program for inference",
-            _inference(_chips_agree("inference_ipus_per_replica")),
+            for_inference(_chips_agree("inference_ipus_per_replica")),
         ),
     ),
     HostKey(
         "sharded_execution_for_inference", Truth(), False,
         Computed(
             "no `enable_pipelining` in a program for inference",
-            _inference(lambda _: "see layers_per_ipu, which says it too"),
+            for_inference(lambda _: "see layers_per_ipu, which says it too"),
         ),
     ),
     HostKey(
@@ -274,7 +277,7 @@ _KEYS: Final = (
         Computed(
             "`optimizer_state_tensor_location`: its storage, and with "
             "replicated_tensor_sharding its division among replicas",
-            _training(_state),
+            for_training(_state),
         ),
         always=True,
     ),
@@ -282,7 +285,7 @@ _KEYS: Final = (
         "replicated_tensor_sharding", Truth(), False,
         Computed(
             "`optimizer_state_tensor_location`, if there are several replicas",
-            _training(_sharding),
+            for_training(_sharding),
         ),
     ),
     HostKey(
@@ -296,7 +299,7 @@ _KEYS: Final = (
         "inference_matmul_proportion", Maybe(_PROPORTIONS), None,
         Computed(
             _SAME,
-            _inference(_proportions("inference_matmul_proportion")),
+            for_inference(_proportions("inference_matmul_proportion")),
         ),
     ),
     HostKey(
@@ -304,66 +307,36 @@ _KEYS: Final = (
         Computed("`partials_type` and `partials_type_matmuls`", _half_partials),
         always=True,
     ),
-    HostKey(
-        "embedding_serialization_factor", _FACTOR, 1,
-        Computed(_LOOKUPS, _training(_cut_lookups("embedding_serialization_factor"))),
+    *_in_parts("embedding_serialization_factor", _FACTOR, 1, _LOOKUPS, _cut_lookups),
+    *_in_parts(
+        "serialized_embedding_splits_per_ipu", _TOTALS, None, f"{_LOOKUPS}: {_TOGETHER}",
+        _cut_lookups,
     ),
-    HostKey(
-        "inference_embedding_serialization_factor", _FACTOR, None,
-        Computed(_SAME, _inference(_cut_lookups("inference_embedding_serialization_factor"))),
-    ),
-    HostKey(
-        "serialized_embedding_splits_per_ipu", Maybe(LAYERS), None,
-        Computed(
-            f"{_LOOKUPS}: {_TOGETHER}",
-            _training(_cut_lookups("serialized_embedding_splits_per_ipu")),
-        ),
-    ),
-    HostKey(
-        "inference_serialized_embedding_splits_per_ipu", Maybe(LAYERS), None,
-        Computed(_SAME, _inference(_cut_lookups("inference_serialized_embedding_splits_per_ipu"))),
-    ),
-    HostKey(
-        "projection_serialization_factor", _FACTOR, 1,
-        Computed(_SCORES, _training(_cut_projection("projection_serialization_factor"))),
-    ),
-    HostKey(
-        "inference_projection_serialization_factor", _FACTOR, None,
-        Computed(_SAME, _inference(_cut_projection("inference_projection_serialization_factor"))),
-    ),
-    HostKey(
-        "serialized_projection_splits_per_ipu", Maybe(LAYERS), None,
-        Computed(
-            f"{_SCORES}: {_TOGETHER}",
-            _training(_cut_projection("serialized_projection_splits_per_ipu")),
-        ),
-    ),
-    HostKey(
-        "inference_serialized_projection_splits_per_ipu", Maybe(LAYERS), None,
-        Computed(
-            _SAME, _inference(_cut_projection("inference_serialized_projection_splits_per_ipu"))
-        ),
+    *_in_parts("projection_serialization_factor", _FACTOR, 1, _SCORES, _cut_projection),
+    *_in_parts(
+        "serialized_projection_splits_per_ipu", _TOTALS, None, f"{_SCORES}: {_TOGETHER}",
+        _cut_projection,
     ),
     HostKey(
         "recompute_checkpoint_every_layer", Truth(), False,
         Computed(
             "`auto_recomputation`: pipeline, which keeps what stages hand on, or recompute_all "
             "on one chip",
-            _training(_recomputed),
+            for_training(_recomputed),
         ),
     ),
     HostKey(
         "device_iterations", _POSITIVE, 1,
         Computed(
             "`batches_per_step` of a program that trains",
-            _training(lambda table: {"batches_per_step": table["device_iterations"]}),
+            for_training(lambda table: {"batches_per_step": table["device_iterations"]}),
         ),
     ),
     HostKey(
         "inference_device_iterations", _POSITIVE, 1,
         Computed(
             "`batches_per_step` of a program for inference",
-            _inference(lambda table: {"batches_per_step": table["inference_device_iterations"]}),
+            for_inference(lambda table: {"batches_per_step": table["inference_device_iterations"]}),
         ),
     ),
     HostKey(

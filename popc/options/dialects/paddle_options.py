@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
+from popc.options.dialects.common import CACHED, NO_POPLAR, for_training
 from popc.options.dialects.dialect import TRAIN, Becomes, Computed, HostKey, HostTable, Nothing
 from popc.options.dialects.kinds import Anything, Maybe, Plain
 from popc.options.kinds import Number, Truth, Whole
 
 __all__ = ["OPTIONS", "replicas_of"]
 
-_OFF: Final = "it is for programs that train, and this one does not"
 # PopART's numbers of choices, in order.
 _RECOMPUTATION: Final = ("none", "standard", "norm_only", "pipeline", "recompute_all")
 _COPYING: Final = ("on_enter_and_exit", "just_in_time")
@@ -35,10 +35,6 @@ def _replicated(table: HostTable) -> Mapping[str, object] | str:
     return {"replicated_graph_count": count} if count > 1 else "one replica is enough"
 
 
-def _training(make: Callable[[HostTable], Mapping[str, object] | str]) -> Any:
-    return lambda table: make(table) if table.trains else _OFF
-
-
 def _of_optimizer(name: str, values: Mapping[str, str] | None = None) -> Computed:
     def made(table: HostTable) -> Mapping[str, object] | str:
         value = table[name]
@@ -46,7 +42,7 @@ def _of_optimizer(name: str, values: Mapping[str, str] | None = None) -> Compute
             return "the training file says it"
         return {f"{TRAIN}optimizer.{name}": (values or {}).get(str(value), value)}
 
-    return Computed(f"`[optimizer] {name}` of the training file", _training(made))
+    return Computed(f"`[optimizer] {name}` of the training file", for_training(made))
 
 
 def _half_partials(table: HostTable) -> Mapping[str, object] | str:
@@ -71,7 +67,7 @@ def _location(kind: str) -> Computed:
         sharing = {"replicated_tensor_sharding": True} if shared and replicas_of(table) > 1 else {}
         return {option: {"storage": "on_chip" if on_chip else "off_chip", **sharing}}
 
-    return Computed(f"`{option}`", made if kind in ("weight", "activation") else _training(made))
+    return Computed(f"`{option}`", made if kind in ("weight", "activation") else for_training(made))
 
 
 def _fragment(table: HostTable) -> Mapping[str, object] | str:
@@ -106,10 +102,6 @@ def _same(*names: str) -> tuple[HostKey, ...]:
     return tuple(HostKey(name, Truth(), False, Becomes(name)) for name in names)
 
 
-_NO_POPLAR: Final = Nothing("there is no Poplar underneath")
-_CACHED: Final = Nothing(
-    "popc.load(model, options=..., cache=FOLDER) keeps programs in a folder: see docs/caching.md"
-)
 _TABLE: Final = Maybe(Anything())
 
 OPTIONS: Final = (
@@ -142,22 +134,22 @@ OPTIONS: Final = (
     HostKey("outline_threshold", Number(), 1.0, Becomes("outline_threshold")),
     HostKey("accumulate_outer_fragment", _TABLE, None,
             Computed("`accumulate_outer_fragment_schedule`, by PopART's numbers, and "
-                     "`accumulate_outer_fragment_excluded_virtual_graphs`", _training(_fragment))),
+                     "`accumulate_outer_fragment_excluded_virtual_graphs`",
+                     for_training(_fragment))),
     HostKey("location_optimizer", _TABLE, None, _location("optimizer_state")),
     HostKey("location_accumulator", _TABLE, None, _location("accumulator")),
     HostKey("location_weight", _TABLE, None, _location("weight")),
     HostKey("location_activation", _TABLE, None, _location("activation")),
     *_same("enable_outlining", "enable_stochastic_rounding", "enable_floating_point_checks"),
     HostKey("enable_prefetch_datastreams", Truth(), True, Becomes("enable_prefetch_datastreams")),
-    HostKey("schedule_non_weight_update_gradient_consumers_early", Truth(), False,
-            Becomes("schedule_non_weight_update_gradient_consumers_early")),
+    *_same("schedule_non_weight_update_gradient_consumers_early"),
     HostKey("rearrange_anchors_on_host", Truth(), True,
             Nothing("samples have one order of elements, on the host and on the device")),
     HostKey("disable_grad_accumulation_tensor_streams", Truth(), False,
             Nothing("the host reads sums of gradients when it asks for them")),
-    HostKey("enable_engine_caching", Truth(), False, _CACHED),
-    HostKey("cache_path", Plain(), "", _CACHED),
+    HostKey("enable_engine_caching", Truth(), False, CACHED),
+    HostKey("cache_path", Plain(), "", CACHED),
     HostKey("compilation_progress_logger", _TABLE, None,
             Nothing("popc has its own passes, checks and progress")),
-    HostKey("engine_options", _TABLE, None, _NO_POPLAR),
+    HostKey("engine_options", _TABLE, None, NO_POPLAR),
 )  # fmt: skip

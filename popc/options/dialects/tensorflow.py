@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
+from popc.options.dialects.common import NO_POPLAR
 from popc.options.dialects.dialect import (
     Becomes,
     Computed,
@@ -19,7 +20,6 @@ from popc_runtime.format import OptionValue
 
 __all__ = ["TENSORFLOW"]
 
-_NO_POPLAR: Final = Nothing("there is no Poplar underneath")
 _NO_HARDWARE: Final = Nothing("compiling attaches to no device; popc_runtime.load makes one")
 _BYTES: Final = Whole()
 _IDENTICAL: Final = "REPLICA_IDENTICAL_ONLY"
@@ -216,7 +216,7 @@ _ROWS: Final = (
             Nothing("the archive is the serialised executable: -o names it")),
     HostKey("compilation_poplar_options.debug.allowOutOfMemory", Truth(), False,
             Becomes("allow_out_of_memory")),
-    HostKey("compilation_poplar_options.*", Anything(), None, _NO_POPLAR),
+    HostKey("compilation_poplar_options.*", Anything(), None, NO_POPLAR),
     HostKey("gcl_poplar_options.*", Anything(), None,
             Nothing("collectives are the runtime's own")),
     HostKey("auto_select_ipus", _OneDevice(Whole(low=1)), (), Computed("`num_ipus`", _chips)),
@@ -227,7 +227,7 @@ _ROWS: Final = (
                      _memory_of("convolutions", "Conv", "ConvTranspose"))),
     HostKey("convolutions.poplar_options.partialsType", EnumMember("half", "float"), "float",
             Becomes("partials_type")),
-    HostKey("convolutions.poplar_options.*", Anything(), None, _NO_POPLAR),
+    HostKey("convolutions.poplar_options.*", Anything(), None, NO_POPLAR),
     HostKey("device_connection.type",
             EnumMember("ALWAYS", "ON_DEMAND", "PRE_COMPILE", "NEVER"), "ALWAYS", _NO_HARDWARE),
     HostKey("device_connection.version", _Version(), "", _target("device_connection.version")),
@@ -276,7 +276,7 @@ _ROWS: Final = (
                      _memory_of("matmuls", "MatMul", "Gemm"))),
     HostKey("matmuls.poplar_options.partialsType", EnumMember("half", "float"), "float",
             Becomes("partials_type_matmuls")),
-    HostKey("matmuls.poplar_options.*", Anything(), None, _NO_POPLAR),
+    HostKey("matmuls.poplar_options.*", Anything(), None, NO_POPLAR),
     HostKey("norms.use_stable_statistics", Truth(), False, Nothing("statistics always are stable")),
     HostKey("norms.experimental.distributed_batch_norm_replica_group_size", Whole(low=1), 1,
             Becomes("distributed_batch_norm_replica_group_size")),
@@ -317,11 +317,11 @@ _ROWS: Final = (
             Nothing("ONNX has no Cholesky factorisation")),
     HostKey("optimizations.enable_fast_math", Truth(), False,
             Becomes("enable_fast_math")),
-    HostKey("pooling.poplar_options.*", Anything(), None, _NO_POPLAR),
+    HostKey("pooling.poplar_options.*", Anything(), None, NO_POPLAR),
     HostKey("slices.poplar_options.availableMemoryProportion", Number(high=1), None,
             Computed("`available_memory_by_op_type` of lookups",
                      _memory_of("slices", "Gather", "ScatterND"))),
-    HostKey("slices.poplar_options.*", Anything(), None, _NO_POPLAR),
+    HostKey("slices.poplar_options.*", Anything(), None, NO_POPLAR),
     HostKey("scheduling.algorithm",
             EnumMember("CHOOSE_BEST", "CLUSTERING", "POST_ORDER", "LOOK_AHEAD", "SHORTEST_PATH"),
             "CHOOSE_BEST", Becomes("scheduling_algorithm")),
