@@ -7,11 +7,20 @@ from popc.cost.estimate import estimate_costs, estimate_execution
 from popc.cost.execution import encode_execution
 from popc.cost.phases import Cycles, Phase
 from popc.cost.planner import Planner
-from popc.cost.report import Categories, CostReport, LiveStep, LiveTensor, MemoryReport, OpCost
+from popc.cost.report import (
+    CODE_CATEGORIES,
+    Categories,
+    CostReport,
+    LiveStep,
+    LiveTensor,
+    MemoryReport,
+    OpCost,
+)
 from popc.cost.settings import CostSettings
 from popc.cost.text import format_costs
 
 __all__ = [
+    "CODE_CATEGORIES",
     "Categories",
     "CostReport",
     "CostSettings",

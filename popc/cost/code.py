@@ -11,6 +11,7 @@ import numpy as np
 
 from popc.cost.codesize import BASE, CodeUse, code_bytes, host_bytes, kinds_of, sizes_of
 from popc.cost.mapping import linear_mapping
+from popc.cost.report import CODE_CATEGORIES
 from popc.ir import Graph, Op
 from popc.target import Target
 from popc_runtime.format import Array
@@ -20,24 +21,12 @@ __all__ = ["measure_code", "total"]
 _BETWEEN_CHIPS: Final = frozenset({"AllGather", "AllReduce", "IpuCopy", "ReduceScatter"})
 _REMOTE: Final = frozenset({"RemoteGather", "RemoteLoad", "RemoteScatterAdd", "RemoteStore"})
 _HOST: Final = frozenset({"HostLoad", "HostStore"})
-_CATEGORIES: Final = (
-    "vertex_code",
-    "vertex_state",
-    "vertex_fields",
-    "vector_descriptors",
-    "copy_descriptors",
-    "exchange_code",
-    "control_code",
-    "global_exchange",
-    "host_exchange",
-    "gateway",
-)
 
 
 def measure_code(graph: Graph, uses: Sequence[CodeUse], target: Target) -> dict[str, Array]:
     """Bytes of every tile, by category, of the ops of one chip."""
     totals: dict[str, Array] = {
-        name: np.full(target.tiles_per_ipu, BASE.get(name, 0), np.int64) for name in _CATEGORIES
+        name: np.full(target.tiles_per_ipu, BASE.get(name, 0), np.int64) for name in CODE_CATEGORIES
     }
     kinds: dict[tuple[str, str], Array] = defaultdict(
         lambda: np.zeros(target.tiles_per_ipu, np.bool_)

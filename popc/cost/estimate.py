@@ -94,7 +94,7 @@ def _settled(graph: Graph, schedule: Schedule, plan: MemoryPlan, machine: Machin
     found, over = _once(graph, schedule, plan, machine)
     for _ in range(_PLANNED_AGAIN):
         bounds = found.estimator.lower_bounds(over)
-        if not bounds:
+        if bounds.items() <= machine.bounds.items():  # nothing, or what has been tried
             break
         machine = replace(machine, bounds={**machine.bounds, **bounds})
         found, over = _once(graph, schedule, plan, machine)

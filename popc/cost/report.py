@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import PipelineCost
@@ -11,6 +11,7 @@ from popc.target import Target, Tile
 from popc_runtime.ground.frozen import frozen
 
 __all__ = [
+    "CODE_CATEGORIES",
     "Categories",
     "CostReport",
     "LiveStep",
@@ -114,6 +115,21 @@ class Categories:
     def to_dict(self) -> dict[str, int]:
         """By name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+# The categories of what is neither data nor stack, in the order in which they are shown.
+CODE_CATEGORIES: Final = (
+    "vertex_code",
+    "vertex_state",
+    "vertex_fields",
+    "vector_descriptors",
+    "copy_descriptors",
+    "exchange_code",
+    "control_code",
+    "global_exchange",
+    "host_exchange",
+    "gateway",
+)
 
 
 @frozen

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from popc.cost import LiveTensor, MemoryReport
+from popc.cost import CODE_CATEGORIES, LiveTensor, MemoryReport
 
 __all__ = ["CATEGORIES", "by_tile", "memory_section"]
 
@@ -12,16 +13,7 @@ __all__ = ["CATEGORIES", "by_tile", "memory_section"]
 CATEGORIES: Final = (
     "stack",
     "gaps",
-    "vertex_code",
-    "vertex_state",
-    "vertex_fields",
-    "vector_descriptors",
-    "copy_descriptors",
-    "exchange_code",
-    "control_code",
-    "global_exchange",
-    "host_exchange",
-    "gateway",
+    *CODE_CATEGORIES,
     "constants",
     "variables",
     "activations",
@@ -29,8 +21,6 @@ CATEGORIES: Final = (
     "temporary",
 )
 _ALIKE: Final = ("stack", "gaps", "temporary", "message_buffers")
-_DATA: Final = ("constants", "variables", "activations")
-_CODE: Final = tuple(name for name in CATEGORIES if name not in (*_ALIKE, *_DATA))
 
 
 def by_tile(chip: MemoryReport) -> dict[str, list[int]]:
@@ -40,9 +30,9 @@ def by_tile(chip: MemoryReport) -> dict[str, list[int]]:
     every tile.  Code is divided as on the busiest tile, and constants are told with variables.
     """
     tiles: dict[str, list[int]] = {name: [getattr(chip.busiest, name)] for name in _ALIKE}
-    tiles |= _code_by_tile(chip)
-    alike = chip.busiest.stack + chip.busiest.gaps
     code = _code_of(chip)
+    tiles |= _code_by_tile(chip, code)
+    alike = chip.busiest.stack + chip.busiest.gaps
     pairs = zip(chip.always_live, code, strict=True)
     tiles["variables"] = [always - alike - own for always, own in pairs]
     tiles["constants"] = [0]
@@ -54,13 +44,13 @@ def by_tile(chip: MemoryReport) -> dict[str, list[int]]:
 
 def _code_of(chip: MemoryReport) -> tuple[int, ...]:
     """Code of every tile; reports of older versions have the same on each."""
-    same = sum(getattr(chip.busiest, name) for name in _CODE)
+    same = sum(getattr(chip.busiest, name) for name in CODE_CATEGORIES)
     return chip.code or (same,) * len(chip.peak)
 
 
-def _code_by_tile(chip: MemoryReport) -> dict[str, list[int]]:
-    sizes = {name: getattr(chip.busiest, name) for name in _CODE}
-    whole, code = max(sum(sizes.values()), 1), _code_of(chip)
+def _code_by_tile(chip: MemoryReport, code: Sequence[int]) -> dict[str, list[int]]:
+    sizes = {name: getattr(chip.busiest, name) for name in CODE_CATEGORIES}
+    whole = max(sum(sizes.values()), 1)
     tiles = {name: [size * own // whole for own in code] for name, size in sizes.items()}
     rest = [
         own - sum(column)
