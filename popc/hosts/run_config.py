@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from popc.options.dialects.tensorflow import TENSORFLOW
-from popc.trained.estimator import Estimator
-from popc.trained.step_log import StepLog
 from popc_runtime.errors import UsageError
 from popc_runtime.ground.frozen import frozen
 
 if TYPE_CHECKING:
     from popc.frontend import ModelSource
+    from popc.trained.estimator import Estimator
     from popc_runtime.groups import Group
 
 __all__ = ["IPURunConfig", "RunConfig"]
@@ -134,7 +133,6 @@ class RunConfig:
         self.keep_checkpoint_max = keep_checkpoint_max
         self.keep_checkpoint_every_n_hours = keep_checkpoint_every_n_hours
         self.log_step_count_steps = log_step_count_steps
-        self.master = ""
         self._read(json.loads(os.environ.get(_CLUSTER) or "{}"))
         if master is not None:
             self.master = master
@@ -181,12 +179,16 @@ class RunConfig:
         Args:
             model: As for `popc.compile`.
             group: What `popc_runtime.groups.join` gives, where TF_CONFIG names several processes.
-            **keywords: Of `popc.Estimator`; ``options`` win over those of this configuration.
+            **keywords: Of `popc.Estimator`; ``options`` win over those of this configuration,
+                and ``hooks`` come beside its log.
 
         Raises:
             UsageError: there is no ``model_dir``, or the processes are not those of TF_CONFIG.
             PopcError: see `popc.Estimator`.
         """
+        from popc.trained.estimator import Estimator
+        from popc.trained.step_log import StepLog
+
         if self.model_dir is None:
             raise UsageError("RunConfig has no model_dir", hint="say where checkpoints are to be")
         self._require(group)
@@ -197,10 +199,11 @@ class RunConfig:
             "keep_every_hours": self.keep_checkpoint_every_n_hours,
             "seed": self.tf_random_seed or 0,
         }
+        hooks = [*keywords.pop("hooks", ())]
         if self.log_step_count_steps is not None:
-            settings["hooks"] = (StepLog(every_steps=self.log_step_count_steps),)
+            hooks.append(StepLog(every_steps=self.log_step_count_steps))
         options = {**self.options(), **keywords.pop("options", {})}
-        given: Any = {**settings, **keywords, "options": options, "group": group}
+        given: Any = {**settings, **keywords, "options": options, "hooks": hooks, "group": group}
         return Estimator(model, self.model_dir, **given)
 
     def _require(self, group: Group | None) -> None:

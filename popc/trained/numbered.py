@@ -28,7 +28,9 @@ class NumberedCheckpoints:
         self._folder = folder
         self._keep = keep
         self._hours = keep_every_hours
-        self._kept: set[Path] = set()
+        # What an earlier process has left beyond the last ones was to stay.
+        lasting = keep and keep_every_hours is not None
+        self._kept = set(self.files()[:-keep]) if lasting else set[Path]()
         self._next = time() + _SECONDS * (keep_every_hours or 0)
 
     @staticmethod

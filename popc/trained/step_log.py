@@ -49,7 +49,7 @@ class StepLog(TrainingHook):
             raise UsageError(
                 "a log has to know when to write", hint="give every_steps, every_seconds or at_end"
             )
-        if min(every_steps or 1, every_seconds or 1) <= 0 or 0 in (every_steps, every_seconds):
+        if any(given is not None and given <= 0 for given in (every_steps, every_seconds)):
             raise UsageError("every_steps and every_seconds must be positive")
         self._every = (every_steps, every_seconds)
         self._at_end = at_end
@@ -60,6 +60,7 @@ class StepLog(TrainingHook):
         self._estimator: WatchedTraining | None = None
         self._first: int | None = None
         self._written = (0, 0.0)  # the step that was told last, and when
+        self._last = (0, 0.0)  # the last step, and its loss
 
     def begin(self, estimator: WatchedTraining) -> None:
         """Look whether the tensors exist.
@@ -93,8 +94,6 @@ class StepLog(TrainingHook):
         """Write about the last step, if that is wanted and has not been done."""
         if self._at_end and self._first is not None and self._written[0] != self._last[0]:
             self._tell(*self._last)
-
-    _last: tuple[int, float] = (0, 0.0)
 
     def _tell(self, step: int, loss: float) -> None:
         assert self._estimator is not None, "a training has begun"

@@ -162,6 +162,9 @@ def test_some_checkpoints_stay_for_good(tmp_path: Path) -> None:
     estimator = _estimator(tmp_path, save_every_steps=2, keep=1, keep_every_hours=1e-12)
     estimator.train(_DATA, steps=6)
     assert [int(path.stem[5:]) for path in sorted(tmp_path.glob("step-*"))] == [2, 4, 6]
+    later = _estimator(tmp_path, save_every_steps=2, keep=1, keep_every_hours=1)
+    later.train(_DATA, steps=2)
+    assert [int(path.stem[5:]) for path in sorted(tmp_path.glob("step-*"))] == [2, 4, 8]
 
 
 def test_a_log_of_steps(tmp_path: Path) -> None:
