@@ -172,6 +172,7 @@ def test_values_of_wrong_shape_are_refused(tmp_path: Path) -> None:
         (2, (0, 2), (), "rows of variable 'w' are missing"),
         (2, (1, 1), (), "rows of variable 'w' are missing"),
         (2, (0, 1), (9,), "parts of variable 'w' are missing"),
+        (2, (), (0,), "parts of variable 'w' are missing"),
         (2, (0, 1), (3, 2), ""),
         (1, (), (), ""),
     ],

@@ -254,10 +254,10 @@ class Manifest:
             if variable.rows and len(variable.rows) != self.replicas:
                 rows = len(variable.rows)
                 return f"variable {variable.name!r} has {rows} rows for {self.replicas} replicas"
-            if set(variable.rows) != set(range(max(variable.rows, default=-1) + 1)):
+            if set(variable.rows) != set(range(variable.parts)):
                 return f"rows of variable {variable.name!r} are missing"
-            parts = max(variable.rows, default=-1) + 1
-            if variable.whole and prod(variable.whole) > prod(variable.shape) * parts:
+            there = prod(variable.shape) * variable.parts
+            if variable.whole and (not variable.rows or prod(variable.whole) > there):
                 return f"parts of variable {variable.name!r} are missing"
         return ""
 

@@ -55,11 +55,16 @@ class VariableSpec:
         return prod(self.shape) * self.dtype.itemsize
 
     @property
+    def parts(self) -> int:
+        """The number of different rows; 0 if all replicas have the same values."""
+        return max(self.rows, default=-1) + 1
+
+    @property
     def host_shape(self) -> tuple[int, ...]:
         """Its shape as the host reads and writes it."""
         if self.whole:
             return self.whole
-        return (max(self.rows) + 1, *self.shape) if self.rows else self.shape
+        return (self.parts, *self.shape) if self.rows else self.shape
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{','.join(map(str, self.host_shape))}]"

@@ -77,7 +77,7 @@ class DeviceState:
     def _value(spec: VariableSpec, held: Sequence[Array]) -> Array:
         if not spec.rows:
             return held[0].copy()
-        rows = np.stack([held[spec.rows.index(row)] for row in range(max(spec.rows) + 1)])
+        rows = np.stack([held[spec.rows.index(row)] for row in range(spec.parts)])
         if not spec.whole:
             return rows
         return rows.reshape(-1)[: prod(spec.whole)].reshape(spec.whole)
@@ -85,7 +85,7 @@ class DeviceState:
     def _set(self, spec: VariableSpec, value: npt.ArrayLike) -> None:
         share, rows = self._between.share, np.asarray(value)
         if spec.whole:
-            padded = np.zeros((max(spec.rows) + 1, *spec.shape), spec.dtype.storage)
+            padded = np.zeros((spec.parts, *spec.shape), spec.dtype.storage)
             padded.reshape(-1)[: rows.size] = rows.reshape(-1)
             rows = padded
         for number, array in zip(share.own, self._held(spec.name), strict=True):

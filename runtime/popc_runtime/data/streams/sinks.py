@@ -6,7 +6,7 @@ import os
 import queue
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
 
@@ -109,12 +109,20 @@ class _FileSink:
             if self._samples
             else np.empty(shape, self._stream.dtype.storage)
         )
+        self._write(self._path, lambda file: np.save(file, stacked, allow_pickle=False))
+
+    def _write(self, path: Path, write: Callable[[BinaryIO], object]) -> None:
+        """Let ``write`` fill a file.
+
+        Raises:
+            ResourceError: it cannot be written.
+        """
         try:
-            with self._path.open("wb") as file:
-                np.save(file, stacked, allow_pickle=False)
+            with path.open("wb") as file:
+                write(file)
         except OSError as error:
             raise ResourceError(
-                f"stream {self._stream.name!r}: cannot write {self._path}: {error}"
+                f"stream {self._stream.name!r}: cannot write {path}: {error}"
             ) from error
 
 
@@ -131,14 +139,7 @@ class _SealedSink(_FileSink):
 
     def close(self) -> None:
         super().close()
-        path = seal_of(self._path)
-        try:
-            with path.open("wb") as file:
-                self._seal.write(file)
-        except OSError as error:
-            raise ResourceError(
-                f"stream {self._stream.name!r}: cannot write {path}: {error}"
-            ) from error
+        self._write(seal_of(self._path), self._seal.write)
 
 
 def make_sink(stream: StreamType, sink: SinkLike, *, timeout: float | None = None) -> Sink:
