@@ -17,7 +17,7 @@ from popc.schedule import Schedule, build_schedule
 from popc_runtime.format import Origin
 
 if TYPE_CHECKING:
-    from popc.cost import CostSettings
+    from popc.cost import CostSettings, Planner
     from popc.target import Target
 
 __all__ = [
@@ -99,29 +99,32 @@ def settled_storage(options: Options, needs: Callable[[Options], int]) -> Option
 
 def _with_storage(options: Options, kinds: Sequence[str], moved: int) -> Options:
     """The first ``moved`` of ``kinds`` off chip, the others on it."""
-    storages = [
-        TensorStorage.OFF_CHIP if place < moved else TensorStorage.ON_CHIP
-        for place in range(len(kinds))
-    ]
-    names = [f"{kind}_tensor_location" for kind in kinds]
-    locations: dict[str, Any] = {
-        name: FrozenTable({**getattr(options, name), "storage": storage})
-        for name, storage in zip(names, storages, strict=True)
-    }
+    locations: dict[str, Any] = {}
+    for place, kind in enumerate(kinds):
+        name = f"{kind}_tensor_location"
+        storage = TensorStorage.OFF_CHIP if place < moved else TensorStorage.ON_CHIP
+        locations[name] = FrozenTable({**getattr(options, name), "storage": storage})
     return replace(options, **locations)
 
 
 def bytes_of_busiest_tile(
-    graph: Graph, schedule: Schedule, plan: MemoryPlan, options: Options
+    graph: Graph,
+    schedule: Schedule,
+    plan: MemoryPlan,
+    options: Options,
+    planner: Planner | None = None,
 ) -> int:
     """The bytes that the tile with the least room needs, temporary data included.
+
+    ``planner`` knows products that have been planned for the same target.
 
     Raises:
         OptionError: see `target_of`.
     """
     from popc.cost import estimate_costs
 
-    costs = estimate_costs(graph, schedule, plan, target_of(options), settings_of(options))
+    target, settings = target_of(options), settings_of(options)
+    costs = estimate_costs(graph, schedule, plan, target, settings, planner)
     return max(chip.peak_bytes for chip in costs.memory)
 
 
@@ -136,15 +139,12 @@ def lowest_on_device(
     Raises:
         OptionError: see `target_of`.
     """
-    from popc.cost import Planner, estimate_costs
+    from popc.cost import Planner
 
-    target, settings = target_of(options), settings_of(options)
-    planner = Planner(target)  # products are planned once for all schedules
+    planner = Planner(target_of(options))  # products are planned once for all schedules
 
     def busiest(candidate: Schedule) -> int:
-        planned = plan(candidate)
-        costs = estimate_costs(graph, candidate, planned, target, settings, planner)
-        return max(chip.peak_bytes for chip in costs.memory)
+        return bytes_of_busiest_tile(graph, candidate, plan(candidate), options, planner)
 
     others = [other for other in _of_kahn(graph, options) if other.orders != schedule.orders]
     return min([schedule, *others], key=busiest) if others else schedule

@@ -2,7 +2,7 @@
 
 from popc.ir.dot import format_dot
 from popc.ir.graph import Graph, Op, Tensor
-from popc.ir.ordering import OrderedPair, Ordering
+from popc.ir.ordering import OrderedPair, Ordering, order_closely
 from popc.ir.printer import format_graph
 from popc.ir.settings import CallSite, OpSettings, ProductCut, Recompute, StepPart
 from popc.ir.types import AttributeMap, Shape, TensorKind, TensorType
@@ -27,5 +27,6 @@ __all__ = [
     "VariableRole",
     "format_dot",
     "format_graph",
+    "order_closely",
     "verify",
 ]

@@ -7,9 +7,10 @@ The pairs outlive the replacement of ops: see `Ordering.replace` and `Ordering.r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["OrderedPair", "Ordering", "find_reached", "order_by_links"]
+__all__ = ["OrderedPair", "Ordering", "find_reached", "order_by_links", "order_closely"]
 
 _T = TypeVar("_T")  # `Op`, of the module above this one
 
@@ -113,6 +114,28 @@ def order_by_links(ops: Iterable[_T], uses: Callable[[_T], Iterable[Mapping[_T, 
             left = waiting[user] = waiting[user] - reads
             if left == 0:
                 order.append(user)
+    return order
+
+
+def order_closely(follows: Mapping[_T, Iterable[_T]]) -> list[_T]:
+    """The items in an order that is allowed, as close to the given one as can be.
+
+    ``follows`` gives, for each item, those that come after it, each once.  Items in cycles are
+    left out, and what follows them.
+    """
+    items, waiting = list(follows), dict.fromkeys(follows, 0)
+    for others in follows.values():
+        for other in others:
+            waiting[other] += 1
+    numbers = {item: number for number, item in enumerate(items)}
+    ready = [numbers[item] for item, count in waiting.items() if count == 0]  # sorted: a heap
+    order: list[_T] = []
+    while ready:
+        order.append(items[heappop(ready)])
+        for other in follows[order[-1]]:
+            waiting[other] -= 1
+            if waiting[other] == 0:
+                heappush(ready, numbers[other])
     return order
 
 

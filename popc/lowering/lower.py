@@ -14,6 +14,7 @@ from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integer
 from popc.lowering.slots import SlotTable
 from popc.memory import MemoryPlan
+from popc.ops.collectives import group_of_places
 from popc.ops.control import called_graphs
 from popc.ops.rows import step_of_concat
 from popc.schedule import Schedule
@@ -81,7 +82,8 @@ class _Lowering:
         source = (self.slots.initial(variable),)
         if not variable.whole:
             return Instruction("Copy", source, target, {}, variable.name)
-        group = {"size": max(variable.rows) + 1, "stride": variable.rows.index(1)}
+        size, stride = group_of_places(variable.rows)
+        group = {"size": size, "stride": stride}
         return Instruction("ReplicaPart", source, target, group, variable.name)
 
     def copy(self, source: Tensor, target: Tensor, name: str) -> list[Item]:

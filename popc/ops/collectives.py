@@ -6,6 +6,7 @@ numbers are (1: neighbours).  ``op`` of a reduction says what is computed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from popc.ir import TensorType
@@ -16,7 +17,7 @@ from popc.ops.views import reshape_view
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType
 
-__all__ = ["OPS", "REDUCTIONS"]
+__all__ = ["OPS", "REDUCTIONS", "group_of_places", "places_in_groups"]
 
 # What a reduction computes, and of which element types; "local" leaves each replica's own.
 REDUCTIONS: Final = {
@@ -30,6 +31,16 @@ REDUCTIONS: Final = {
     "square_add": NUMBERS,
     "local": frozenset(DType),
 }
+
+
+def places_in_groups(size: int, stride: int, replicas: int) -> tuple[int, ...]:
+    """The place of each replica in its group."""
+    return tuple(replica // stride % size for replica in range(replicas))
+
+
+def group_of_places(places: Sequence[int]) -> tuple[int, int]:
+    """Size and stride of the groups, of several replicas, in which replicas have ``places``."""
+    return max(places) + 1, places.index(1)
 
 
 def _group(attributes: Attributes) -> int:

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ir.attributes import integer
 from popc.ops import OPS
+from popc.ops.collectives import group_of_places
 from popc.ops.streaming import LOAD, STORE
 from popc_runtime.ground.frozen import frozen
 
@@ -101,7 +102,7 @@ class _Walk:
             return None
         if not variable.whole:
             return _ANYHOW
-        return self._parts(max(variable.rows) + 1, variable.rows.index(1))
+        return self._parts(*group_of_places(variable.rows))
 
     def _parts(self, size: int, stride: int) -> Groups:
         """The way in which parts differ of which each group has all."""

@@ -261,15 +261,16 @@ class _Updates:
 
     def _reduce(self, update: WeightUpdate) -> None:
         """Reduce a gradient over micro-batches and replicas, and let functions change it."""
-        domain = self._division(update).sums
+        accumulates = self.context.accumulation_factor > 1
+        domain = self._division(update).sums if accumulates else None
         functions = self.resolution.functions(update.name)
-        kind = self.context.kind_of_replicas
-        if self.context.accumulation_factor > 1:
+        if accumulates:
             self._accumulate(update, domain)
-            if domain is not None:
-                self._take_sum(update, domain, whole=bool(functions))
-        if self.context.accumulation_factor == 1 or domain is None:
+        if domain is not None:
+            self._take_sum(update, domain, whole=bool(functions))
+        else:
             reduced = update.reduced_whole if functions else update.reduced
+            kind = self.context.kind_of_replicas
             update.gradient = reduced(update.gradient, kind, prefix=_REDUCED)
         if functions:
             map_gradient(update, functions, self.context.call)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from popc.ir import Graph, Op, Tensor
+from popc.ir import Graph, Op, Tensor, order_closely
 from popc.ops.build import build
 from popc.optimizers.grouping import Group, UpdateFacts, merge_all, merge_loose, merge_tight
 from popc.optimizers.merged import Member, MergedUpdate
@@ -149,22 +148,9 @@ def _in_order(graph: Graph) -> list[Op]:
     Differentiation adds ops from the end of the model to its beginning, so that this is about how
     they will run.
     """
-    numbers = {op: index for index, op in enumerate(graph.ops)}
-    ops = list(numbers)
-    waiting = [
-        len({tensor.producer for tensor in op.present_inputs if tensor.producer is not None})
-        for op in ops
-    ]
-    ready = [index for index, count in enumerate(waiting) if count == 0]
-    order: list[Op] = []
-    while ready:
-        op = ops[heapq.heappop(ready)]
-        order.append(op)
-        for user in dict.fromkeys(user for tensor in op.outputs for user in tensor.uses):
-            waiting[numbers[user]] -= 1
-            if waiting[numbers[user]] == 0:
-                heapq.heappush(ready, numbers[user])
-    return order
+    return order_closely(
+        {op: {user for tensor in op.outputs for user in tensor.uses} for op in graph.ops}
+    )
 
 
 def _slack(order: Sequence[Op], merging: Merging) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from popc.ir import AttributeMap, Graph, OpSettings, Tensor, TensorType, VariableRole
 from popc.ops.build import build
+from popc.ops.collectives import places_in_groups
 from popc.optimizers.resolve import Resolution
 from popc.optimizers.scalars import Scalar, Scalars
 from popc.placement import chip_of_variable
@@ -50,7 +51,7 @@ class Sharing:
 
     def places(self, replicas: int) -> tuple[int, ...]:
         """The place of each replica in its group."""
-        return tuple(replica // self.stride % self.size for replica in range(replicas))
+        return places_in_groups(self.size, self.stride, replicas)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,8 @@ _BATCH_AXES: Final = {
 _LARGEST: Final = 2.0**48 - 1  # of an option's numbers
 _LOCATION: Final = ("storage", "loadTileSet", "storageTileSet", "replicatedTensorSharding")
 _LEAST: Final = ("minElementsForOffChip", "minElementsForReplicatedTensorSharding")
-# Tensors that replicas do not divide among them.
-_OF_DEVICE: Final = ("num_ipus", "num_io_tiles")
-_ACTIVATIONS: Final = "activationTensorLocationSettings"
+_OF_DEVICE: Final = ("num_ipus", "num_io_tiles")  # what a device decides, and not a user
+_ACTIVATIONS: Final = "activationTensorLocationSettings"  # replicas do not divide these
 _ALONE: Final = ("none", "consecutive:1", "orthogonal:1")  # groups of one replica
 # Members that are no option of popc by their own name.
 _APART: Final = (

@@ -9,11 +9,10 @@ share one; what differentiation has made of a call is a call as well.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
 
-from popc.ir import CallSite, Graph, Op, Recompute, StepPart, Tensor
+from popc.ir import CallSite, Graph, Op, Recompute, StepPart, Tensor, order_closely
 from popc.ops import OPS
 from popc.ops.constraints import Node, Precedence
 from popc.ops.control import callee_of
@@ -45,30 +44,25 @@ def gathered(graph: Graph, order: Sequence[Op]) -> list[Op]:
 
 def _arranged(ops: Sequence[Op], later: Mapping[Node, Iterable[Node]], depth: int) -> list[Op]:
     """``ops`` of the same ``depth`` calls, with those of deeper ones together."""
+    if not any(len(calls_around(op)) > depth for op in ops):
+        return list(ops)
     units: dict[Op, Hashable] = {}
     for op in ops:
         path = calls_around(op)
         units[op] = (path[depth], _belonging(op)) if len(path) > depth else op
-    if not any(len(calls_around(op)) > depth for op in ops):
-        return list(ops)
-    while stuck := _unite(ops, later, units):  # what waits for others amid its ops stays apart
-        units.update({op: op for op in stuck})
+    order = _order_of_units(ops, later, units)
+    while len(order) < len(set(units.values())):
+        placed = set(order)  # what waits for others amid its ops stays apart
+        units.update({op: op for op in ops if units[op] not in placed})
+        order = _order_of_units(ops, later, units)
     members: dict[Hashable, list[Op]] = {}
     for op in ops:
         members.setdefault(units[op], []).append(op)
     found: list[Op] = []
-    for unit in _order_of_units(ops, later, units):
+    for unit in order:
         inner = members[unit]
         found += inner if unit is inner[0] else _arranged(inner, later, depth + 1)
     return found
-
-
-def _unite(
-    ops: Sequence[Op], later: Mapping[Node, Iterable[Node]], units: Mapping[Op, Hashable]
-) -> list[Op]:
-    """The ops of calls that wait for each other if each is one unit."""
-    placed = set(_order_of_units(ops, later, units))
-    return [op for op in ops if units[op] not in placed and units[op] is not op]
 
 
 def _order_of_units(
@@ -78,30 +72,12 @@ def _order_of_units(
 
     Units that wait for each other are left out, and what waits for these.
     """
-    places: dict[Hashable, int] = {}
-    for place, op in enumerate(ops):
-        places.setdefault(units[op], place)
-    follows = {unit: dict[Hashable, None]() for unit in places}
+    follows = {units[op]: dict[Hashable, None]() for op in ops}
     for op in ops:
         for node in _next_ops(op, later):
             if node in units and units[node] != units[op]:
                 follows[units[op]][units[node]] = None
-    waiting = dict.fromkeys(places, 0)
-    for others in follows.values():
-        for unit in others:
-            waiting[unit] += 1
-    by_place = {place: unit for unit, place in places.items()}
-    ready = [places[unit] for unit, count in waiting.items() if count == 0]
-    heapify(ready)
-    order: list[Hashable] = []
-    while ready:
-        unit = by_place[heappop(ready)]
-        order.append(unit)
-        for other in follows[unit]:
-            waiting[other] -= 1
-            if waiting[other] == 0:
-                heappush(ready, places[other])
-    return order
+    return order_closely(follows)
 
 
 def _next_ops(op: Op, later: Mapping[Node, Iterable[Node]]) -> Iterator[Op]:

@@ -27,7 +27,7 @@ def _inverse_factor(graph: Graph, op: Op) -> Tensor | None:
         return None
     known = _values(y)
     if known is not None:
-        with np.errstate(divide="ignore"):
+        with np.errstate(all="ignore"):
             inverse = _constant(graph, y, 1 / known)
     elif y.type.size * _FEWER <= op.output.type.size:
         inverse = build(graph, "Reciprocal", [y], settings=op.settings).output
@@ -47,7 +47,8 @@ def _joined_constants(graph: Graph, op: Op) -> Tensor | None:
             first = _values(inner.operand(inner_side))
             if first is None:
                 continue
-            both = first * outer if op.op_type == "Mul" else first + outer
+            with np.errstate(all="ignore"):
+                both = first * outer if op.op_type == "Mul" else first + outer
             constant = _constant(graph, op.operand(side), both)
             if constant is not None:
                 return _built(graph, op, op.op_type, inner.operand(1 - inner_side), constant)
@@ -118,7 +119,7 @@ def _filled(graph: Graph, op: Op, value: float) -> Tensor:
     return build(graph, "Expand", [scalar], {**shape}, settings=op.settings).output
 
 
-def _built(graph: Graph, op: Op, op_type: str, x: Tensor, y: Tensor) -> Tensor | None:
+def _built(graph: Graph, op: Op, op_type: str, x: Tensor, y: Tensor) -> Tensor:
     return build(graph, op_type, [x, y], settings=op.settings).output
 
 

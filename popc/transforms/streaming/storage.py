@@ -8,6 +8,7 @@ from math import prod
 from typing import Final
 
 from popc.ir import Graph, Op, StepPart, Tensor
+from popc.ops.collectives import places_in_groups
 from popc.ops.control import inner_names, loop_states
 from popc.ops.load import find_load_ops
 from popc.options import Options, did_you_mean
@@ -106,9 +107,8 @@ class StorageMap:
 
     def _divide(self, variable: Tensor, size: int, stride: int) -> None:
         """Let the variable, by all its names, be the part that a replica holds."""
-        replicas = range(self.options.replicated_graph_count)
         variable.whole = variable.type.shape
-        variable.rows = tuple(replica // stride % size for replica in replicas)
+        variable.rows = places_in_groups(size, stride, self.options.replicated_graph_count)
         part = variable.type.with_shape((-(-variable.type.size // size),))
         for name in [variable, *_nested_names(variable)]:
             name.type = part
