@@ -20,7 +20,7 @@ from tests.placement.networks import (
     plain_program,
     run_program,
 )
-from tests.training.deep import DEEP, TRAIN, compiled
+from tests.training.deep import DEEP, TRAIN, compiled, deep_mlp
 
 _SCHEDULES = ("grouped", "interleaved", "sequential")
 
@@ -166,7 +166,7 @@ def test_random_numbers_do_not_depend_on_stages(schedule: str, tmp_path: Path) -
 
 def _stashed(**options: Any) -> dict[str, int]:
     common: dict[str, Any] = {"accumulation_factor": 8, "num_ipus": 4, "enable_pipelining": True}
-    done = compiled(DEEP["mlp"](), virtual_graph_mode="auto", **common, **options)
+    done = compiled(deep_mlp(24), virtual_graph_mode="auto", **common, **options)
     (report,) = (pass_ for pass_ in done.program.passes if pass_.name == "pipelining")
     return dict(report.effects)
 
@@ -180,7 +180,7 @@ def test_what_is_stashed() -> None:
     assert interleaved["cycles to fill"] == 3
     assert sequential["cycles to fill"] == sequential["bytes stashed"] == 0
     assert interleaved["bytes stashed"] < 0.7 * grouped["bytes stashed"]
-    assert again["bytes stashed"] < 0.4 * grouped["bytes stashed"]
+    assert again["bytes stashed"] < 0.2 * grouped["bytes stashed"]
 
 
 def test_stashes_have_popart_s_size() -> None:
