@@ -1,4 +1,4 @@
-"""What becomes of settings that several systems have."""
+"""Fates of settings that several systems have."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CACHED: Final = Nothing(
 
 
 def for_training(make: _Settings) -> _Settings:
-    """What ``make`` gives, in programs that train."""
+    """Settings by ``make`` in programs that train; in others, the reason why there are none."""
     reason = "it is for programs that train, and this one does not"
     return lambda table: make(table) if table.trains else reason
 
 
 def for_inference(make: _Settings) -> _Settings:
-    """What ``make`` gives, in programs that do not train."""
+    """Settings by ``make`` in programs for inference; in others, the reason for none."""
     reason = "it is for inference, and this program trains"
     return lambda table: reason if table.trains else make(table)
