@@ -26,6 +26,7 @@ $(VENV)/.ready: pyproject.toml setup.py runtime/pyproject.toml
 	@PYTHONWARNINGS=ignore $(PIP) install -e ./runtime
 	@PYTHONWARNINGS=ignore $(PIP) install -e .
 	@touch $@
+	@$(BIN)/popc doctor | sed -n '/^engine/p;/^search/p'
 	@echo "$(VENV) is ready."
 
 $(VENV)/.test: $(VENV)/.ready

@@ -145,7 +145,7 @@ static void multiply_points(const Strip *strip, int64_t channel) {
              column += TILE_COLUMNS) {
             const int64_t first = channel + column;
             const float *weights = strip->weights + i * tiling->wide * in;
-            const Columns right = columns_of(weights, in, first, 0);
+            const PanelColumns right = panel_columns(weights, in, first, 0);
             Point point = {
                 .left = strip->elements + i * tiling->elements,
                 .in = in,

@@ -24,8 +24,8 @@ INLINE void multiply_line(
 
 // `rows` and `vectors` are constants wherever this is called, so that the sums stay in registers.
 INLINE void multiply_rows(
-    const float *left, Columns right, int64_t depth, float *out, int64_t out_row, const int rows,
-    const int vectors, bool add, Ahead ahead) {
+    const float *left, PanelColumns right, int64_t depth, float *out, int64_t out_row,
+    const int rows, const int vectors, bool add, Ahead ahead) {
     Floats sums[TILE_ROWS][2];
     UNROLLED_FOR (int i = 0; i < rows; i++)
         UNROLLED_FOR (int v = 0; v < vectors; v++)
@@ -54,8 +54,8 @@ INLINE void multiply_rows(
 // A tile that is `VECTORS` vectors wide, all of which are written.
 #define MULTIPLY(NAME, VECTORS)                                                                  \
     static void NAME(                                                                            \
-        const float *left, Columns right, int64_t depth, float *out, int64_t out_row, int rows,  \
-        bool add, Ahead ahead) {                                                                 \
+        const float *left, PanelColumns right, int64_t depth, float *out, int64_t out_row,       \
+        int rows, bool add, Ahead ahead) {                                                       \
         switch (rows) {                                                                          \
             ROW_CASES(CASE, VECTORS)                                                             \
             default:                                                                             \
@@ -67,8 +67,8 @@ MULTIPLY(multiply_full, 2)
 MULTIPLY(multiply_half, 1)
 
 static void multiply_one(
-    const float *left, Columns right, int64_t depth, Place out, int rows, int columns, bool add,
-    Ahead ahead) {
+    const float *left, PanelColumns right, int64_t depth, Place out, int rows, int columns,
+    bool add, Ahead ahead) {
     if (columns == TILE_COLUMNS) {
         multiply_full(left, right, depth, out.data, out.row, rows, add, ahead);
         return;
@@ -91,7 +91,7 @@ static void multiply_one(
 void ISA(multiply_tile)(
     const float *left, const float *right, int64_t depth, Place out, int rows, int columns,
     bool add) {
-    const Columns lines = {right, TILE_COLUMNS, LANES};
+    const PanelColumns lines = {right, TILE_COLUMNS, LANES};
     const Ahead ahead = {left + 64 * TILE_ROWS, TILE_ROWS, TILE_ROWS / 2};
     multiply_one(left, lines, depth, out, rows, columns, add, ahead);
 }
@@ -146,7 +146,7 @@ void ISA(next_activation)(Params *params, Epilogue *epilogue) {
 // Columns of a tile, which stay in the first cache while all rows go by.  They ask for `next`, those
 // behind them, a little at a time: memory that is far away is as fast as that.
 static void multiply_columns(
-    const float *left, int64_t left_panel, Columns right, int64_t depth, const float *next,
+    const float *left, int64_t left_panel, PanelColumns right, int64_t depth, const float *next,
     Place out, int64_t rows, int columns, bool add) {
     const int64_t tiles = ceil_div(rows, TILE_ROWS), step = ceil_div(PANEL_COLUMNS, tiles);
     const float *const end = next + depth * PANEL_COLUMNS;
@@ -164,7 +164,7 @@ static void multiply_columns(
 
 // The same for a single panel of rows, which uses each of the right matrix once.
 static void multiply_few(
-    const float *left, Columns right, int64_t depth, const float *next, Place out, int rows,
+    const float *left, PanelColumns right, int64_t depth, const float *next, Place out, int rows,
     int columns) {
     const int64_t first = depth > AHEAD_OF_FEW ? depth - AHEAD_OF_FEW : 0;
     const Ahead same = {right.data + AHEAD_OF_FEW * right.line, right.line, right.second};
@@ -185,11 +185,11 @@ static void multiply_block(
     for (int64_t done = 0; done == 0 || done < k; done += most) {
         const int64_t depth = k - done < most ? k - done : most;
         for (int64_t j = 0; j < columns; j += TILE_COLUMNS) {
-            const Columns panel = columns_of(right, k, j, done);
-            const float *next = columns_of(right, k, j + TILE_COLUMNS, done).data;
+            const PanelColumns panel = panel_columns(right, k, j, done);
+            const float *next = panel_columns(right, k, j + TILE_COLUMNS, done).data;
             if (!few &&
                 j + TILE_COLUMNS >= columns)  // the next slice of this block, or the next block
-                next = done + depth < k ? columns_of(right, k, 0, done + depth).data
+                next = done + depth < k ? panel_columns(right, k, 0, done + depth).data
                                         : right + columns * k;
             const Place part = {out.data + j, out.row, 0, 0};
             const int width = columns - j < TILE_COLUMNS ? (int)(columns - j) : TILE_COLUMNS;

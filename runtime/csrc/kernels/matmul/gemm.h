@@ -71,12 +71,13 @@ typedef struct {
     const float *data;
     int64_t line;  // floats from line to line
     int64_t second;  // floats from the first vector to the second one
-} Columns;
+} PanelColumns;
 
 // From line `line` of column `column` on, of packed panels.
-static inline Columns columns_of(const float *right, int64_t k, int64_t column, int64_t line) {
+static inline PanelColumns panel_columns(
+    const float *right, int64_t k, int64_t column, int64_t line) {
     const int64_t panel = column / PANEL_COLUMNS * PANEL_COLUMNS;
-    return (Columns){
+    return (PanelColumns){
         right + panel * k + line * PANEL_COLUMNS + (column - panel), PANEL_COLUMNS,
         TILE_COLUMNS > PANEL_COLUMNS ? k * PANEL_COLUMNS : LANES};
 }
