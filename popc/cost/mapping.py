@@ -141,4 +141,4 @@ _WEIGHTS = Layout("weights", placed=True)
 
 def layout_of(layouts: Table[Tensor, Layout], tensor: Tensor) -> Layout:
     """The layout of a tensor, of those that ops have given theirs."""
-    return layouts.get(tensor, _WEIGHTS if tensor.outlasts_runs else LINEAR)
+    return layouts.get(tensor, _WEIGHTS if tensor.kind.outlasts_runs else LINEAR)

@@ -114,7 +114,7 @@ class _Tiles:
 
     def lies_for_good(self, tensor: Tensor) -> bool:
         """True if memory is its own from load to unload."""
-        if tensor.outlasts_runs:
+        if tensor.kind.outlasts_runs:
             return True
         placement = self.plan.placements.get(tensor)
         return placement is not None and placement.region in _LASTING

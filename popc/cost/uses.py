@@ -72,7 +72,7 @@ def _moves_weights(op: Op, phase: Phase) -> bool:
 
 
 def _lasts(tensor: Tensor) -> bool:
-    return tensor.outlasts_runs and tensor.type.rank > 0
+    return tensor.kind.outlasts_runs and tensor.type.rank > 0
 
 
 def _signature(op: Op, phases: tuple[Phase, ...]) -> object:

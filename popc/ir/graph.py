@@ -57,11 +57,6 @@ class Tensor:
         return self.kind is TensorKind.CONSTANT
 
     @property
-    def outlasts_runs(self) -> bool:
-        """True for constants and variables: they are there before a run and after it."""
-        return self.kind in (TensorKind.CONSTANT, TensorKind.VARIABLE)
-
-    @property
     def users(self) -> tuple[Op, ...]:
         """Ops that read this tensor, each once, in order of first use."""
         return tuple(self.uses)

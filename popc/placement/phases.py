@@ -75,7 +75,7 @@ def _weights(tensors: Sequence[Tensor]) -> Iterator[int]:
     """Bytes of the weights among operands, and of what is computed from weights alone."""
     for tensor in dict.fromkeys(tensors):
         op = tensor.producer
-        if tensor.outlasts_runs or (op is not None and _is_settled(op)):
+        if tensor.kind.outlasts_runs or (op is not None and _is_settled(op)):
             yield tensor.type.nbytes
 
 

@@ -85,7 +85,9 @@ def _costs(order: Sequence[Op], copies_of_weights: int, *, trains: bool) -> list
     seen: set[Tensor] = set()
     costs: list[int] = []
     for op in order:
-        weights = [operand for operand in dict.fromkeys(op.present_inputs) if operand.outlasts_runs]
+        weights = [
+            operand for operand in dict.fromkeys(op.present_inputs) if operand.kind.outlasts_runs
+        ]
         new = [weight for weight in weights if weight not in seen]
         seen.update(new)
         cost = copies_of_weights * sum(tensor.type.nbytes for tensor in new)
