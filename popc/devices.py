@@ -120,7 +120,7 @@ def _occurs(kind: str, options: Options, *, trains: bool) -> bool:
 
 
 def _with_storage(options: Options, kinds: Sequence[str], moved: Sequence[str]) -> Options:
-    """Those of ``kinds`` that are ``moved`` off chip, the others on it."""
+    """Options with the ``moved`` of ``kinds`` off chip, and the others on it."""
     locations: dict[str, Any] = {}
     for kind in kinds:
         name = f"{kind}_tensor_location"

@@ -86,7 +86,7 @@ def _misfits(report: CostReport) -> Iterator[str]:
 
 
 def _space(chip: MemoryReport) -> str:
-    """What is too small: the tile, or the part of it that code can lie in."""
+    """The end of a sentence about what is too small: a tile, or its region for code."""
     return "it has" if chip.peak_bytes > chip.limit else "it has for code"
 
 
