@@ -55,26 +55,19 @@ def without_padding(
 
 
 def untransposed(keys: Tensor) -> Tensor | None:
-    """The keys [..., keys, depth] of which ``keys`` [..., depth, keys] is the transpose.
+    """A tensor that, reshaped to [..., keys, depth], has ``keys`` [..., depth, keys] as transpose.
 
     Exporters may take all dimensions in front as one meanwhile.
     """
     inner = produced_by(keys, "Reshape")
     swap = produced_by(keys if inner is None else inner.operand(0), "Transpose")
-    if swap is None:
+    if swap is None or swap.output.type.shape[-2:] != keys.type.shape[-2:]:
         return None
     rank = swap.output.type.rank
     if swap.attributes["perm"] != (*range(rank - 2), rank - 1, rank - 2):
         return None
-    if inner is None:
-        return swap.operand(0)
-    outer = produced_by(swap.operand(0), "Reshape")
-    shape = keys.type.shape
-    wanted = (*shape[:-2], shape[-1], shape[-2])
-    kept = swap.output.type.shape[-2:] == shape[-2:]
-    if outer is None or not kept or outer.operand(0).type.shape != wanted:
-        return None
-    return outer.operand(0)
+    outer = None if inner is None else produced_by(swap.operand(0), "Reshape")
+    return swap.operand(0) if outer is None else outer.operand(0)
 
 
 def without_repeated_heads(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -76,11 +76,7 @@ class RecogniseAttention(RewritePass):
         nodes = dict.fromkeys(part.settings.origin for part in parts if part.settings.origin)
         settings = op.settings.fused(last.settings, origin=", ".join(nodes))
         name = last.output.name
-        order = tuple(range(op.output.type.rank))
-        swap: AttributeMap = {"perm": (*order[:-2], order[-1], order[-2])}
-        keys = untransposed(match.transposed_keys)
-        if keys is None:
-            keys = build(graph, "Transpose", [match.transposed_keys], swap, settings=settings).output
+        keys = _keys(graph, match.transposed_keys, settings)
         keys, values = without_repeated_heads(keys, match.values)
         factors = [_lifted(graph, part, settings) for part in (match.queries, keys, values)]
         operands: list[Tensor | None] = [*factors]
@@ -103,6 +99,20 @@ def _lifted(graph: Graph, tensor: Tensor, settings: OpSettings) -> Tensor:
     if shape == tensor.type.shape:
         return tensor
     return build(graph, "Reshape", [tensor], {"shape": shape}, settings=settings).output
+
+
+def _keys(graph: Graph, transposed: Tensor, settings: OpSettings) -> Tensor:
+    """The keys [..., keys, depth]."""
+    plain = untransposed(transposed)
+    shape = transposed.type.shape
+    if plain is None:
+        order = tuple(range(len(shape)))
+        swap: AttributeMap = {"perm": (*order[:-2], order[-1], order[-2])}
+        return build(graph, "Transpose", [transposed], swap, settings=settings).output
+    wanted = (*shape[:-2], shape[-1], shape[-2])
+    if plain.type.shape == wanted:
+        return plain
+    return build(graph, "Reshape", [plain], {"shape": wanted}, settings=settings).output
 
 
 def _lengths(graph: Graph, count: Tensor, batch: int, settings: OpSettings) -> Tensor:
