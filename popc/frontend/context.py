@@ -56,7 +56,5 @@ class ImportContext:
     variables: dict[int, tuple[onnx.TensorProto, Tensor]] = field(
         default_factory=dict["int", "tuple[onnx.TensorProto, Tensor]"]
     )
-    caches: dict[Tensor, tuple[int, int]] = field(
-        default_factory=dict["Tensor", "tuple[int, int]"]
-    )
+    caches: dict[Tensor, tuple[int, int]] = field(default_factory=dict["Tensor", "tuple[int, int]"])
     narrow_sums: list[str] = field(default_factory=list[str])

@@ -38,7 +38,7 @@ def define_states(importer: OpenGraph, states: States, types: Mapping[str, Tenso
         variable = _variable(importer, f"{name}.past", new.type.with_shape(tuple(shape)))
         window: AttributeMap = {"axes": (axis,), "sizes": (states.rows,)}
         whole = _op(importer, states, "DynamicUpdate", [variable, count, new], window)
-        rows = importer.constant(np.int64(states.rows), DType.INT64)
+        rows = importer.constant(np.array(states.rows), DType.INT64)
         after = _op(importer, states, "Add", [count, rows])
         importer.define(name, _sized(whole, axis, after))
         importer.updates.write(variable, whole)
@@ -47,7 +47,7 @@ def define_states(importer: OpenGraph, states: States, types: Mapping[str, Tenso
 def _rows_before(importer: OpenGraph, states: States) -> Tensor:
     """The rows that caches have when a run begins, which leave room for those that it adds."""
     held = _variable(importer, states.name, TensorType(DType.INT64, ()))
-    rows = importer.constant(np.int64(states.rows), DType.INT64)
+    rows = importer.constant(np.array(states.rows), DType.INT64)
     bound: AttributeMap = {"bound": states.most, "tensor": states.name}
     total = _op(importer, states, "Add", [held, rows])
     total = _op(importer, states, "CheckSize", [total], bound)
@@ -118,7 +118,9 @@ def _next_value(
     return padded
 
 
-def _told(type_: TensorType, counts: tuple[Tensor | None, ...], grows: list[int] | None = None) -> str:
+def _told(
+    type_: TensorType, counts: tuple[Tensor | None, ...], grows: list[int] | None = None
+) -> str:
     axes = grows or [axis for axis, count in enumerate(counts) if count is not None]
     dims = [f"<={dim}" if axis in axes else str(dim) for axis, dim in enumerate(type_.shape)]
     return f"{type_.dtype}[{','.join(dims)}]"

@@ -31,7 +31,7 @@ from popc.frontend.names import did_you_mean, listed, shown
 from popc.frontend.outputs import add_outputs, require_bounds_of_sizes
 from popc.frontend.remedies import advise_on_inputs, advise_on_shapes
 from popc.frontend.sizes import SizeTable
-from popc.frontend.states import NO_STATES, States, find_states
+from popc.frontend.states import NO_STATES, States, advise_on_caches, find_states
 from popc.frontend.tensors import dtype_from_onnx, is_supported
 from popc.frontend.unsupported import find_unsupported
 from popc.frontend.updates import written_names
@@ -115,7 +115,8 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     try:
         return _import(loaded, bindings, context, graph)
     except OpenDimensionsError as error:
-        error.hint = advise_on_shapes(attempt, loaded, bindings, error.inputs)
+        hint = advise_on_shapes(attempt, loaded, bindings, error.inputs)
+        error.hint = advise_on_caches(loaded, hint, error.inputs)
         raise
     except (UnsupportedOpError, TooMuchWorkError):
         raise

@@ -15,13 +15,13 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from popc.frontend.bindings import Bindings
-from popc.frontend.declared import DeclaredInput, Dim
+from popc.frontend.declared import DeclaredInput, Dim, OpenInput
 from popc.frontend.load import LoadedModel
 from popc.frontend.names import did_you_mean, listed, shown
-from popc_runtime.errors import UsageError
+from popc_runtime.errors import SpokenHint, UsageError
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["APPENDED", "NO_STATES", "States", "StatePair", "cache_names", "find_states"]
+__all__ = ["APPENDED", "NO_STATES", "StatePair", "States", "advise_on_caches", "find_states"]
 
 APPENDED: Final = "append"  # in place of an output: the input is kept beside the caches
 _MASKS: Final = ("attention_mask",)  # inputs of exporters that have a flag for every row
@@ -77,11 +77,20 @@ class States:
 NO_STATES: Final = States()
 
 
-def cache_names(loaded: LoadedModel) -> list[str]:
-    """The inputs that look like caches by what exporters call them, and could grow."""
+def advise_on_caches(
+    loaded: LoadedModel, hint: SpokenHint, inputs: Iterable[OpenInput]
+) -> SpokenHint:
+    """``hint`` on open dimensions, with what may be said instead of those of caches."""
     outputs = {info.name for info in loaded.proto.graph.output}
-    inputs = (DeclaredInput.of(info) for info in loaded.inputs)
-    return [one.name for one in inputs if _by_name(one.name, outputs) and _open_axes(one, ())]
+    open_ = {each.name for each in inputs}
+    for one in map(DeclaredInput.of, loaded.inputs):
+        axes = _open_axes(one, ()) if one.name in open_ and _by_name(one.name, outputs) else ()
+        for axis in axes:
+            name = (one.dims or ())[axis] or one.name
+            tail = "; or let the program keep the caches, which may have N rows then: "
+            python = f'{hint}{tail}options={{"bounds": {{"{name}": N}}}}'
+            return SpokenHint(python, f"{hint.command_line}{tail}--bound '{name}=N'")
+    return hint
 
 
 def find_states(loaded: LoadedModel, bindings: Bindings) -> tuple[States, Bindings]:
@@ -223,12 +232,11 @@ class _Finder:
             if isinstance(dim, str)
         }
         used = [name for name in self._bindings.bounds if name in symbols or name in growing]
-        others = {
-            dim: one.name
-            for one in self._inputs.values()
-            for dim in one.dims or ()
-            if isinstance(dim, str) and dim in self._bindings.bounds and dim not in symbols
-        }
+        others: dict[str, str] = {}
+        for name, one in self._inputs.items():
+            for dim in one.dims or ():
+                if isinstance(dim, str) and dim in self._bindings.bounds and dim not in symbols:
+                    others.setdefault(dim, name)
         for dim, name in others.items():
             if dim not in self._symbols:
                 self._problems.append(
@@ -273,6 +281,7 @@ class _Finder:
         """The inputs with an element for every row of the caches, with that axis."""
         rows = set(self._row_words(pairs))
         kept = {pair.past for pair in pairs}
+        before = {self._dims(p.past)[p.axis] for p in pairs if p.axis is not None} - {None}
         masks: dict[str, int] = {}
         for name, one in self._inputs.items():
             if name in kept or name in self._bindings.values:
@@ -284,7 +293,12 @@ class _Finder:
             ]
             if not axes and (name in _MASKS or name in named):
                 axes = [len(one.dims or ()) - 1]
-            if len(axes) == 1 and axes[0] > 0:
+            if any(self._dims(name)[axis] in before for axis in axes):
+                self._problems.append(
+                    f"states: input {name!r}, {one}, is as long as the caches before a run, but "
+                    "what is kept beside them is as long as they are behind it"
+                )
+            elif len(axes) == 1 and axes[0] > 0:
                 masks[name] = axes[0]
             elif axes or name in named:
                 self._problems.append(

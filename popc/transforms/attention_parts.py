@@ -36,22 +36,25 @@ def without_padding(
     The places lie along ``axis``, which counts from the end.  ``None``: nothing is replaced.
     """
     chosen = produced_by(tensor, "Where")
-    if chosen is None or only_user(graph, tensor) is None or not is_exactly(chosen.operand(2), fill):
+    if chosen is None or only_user(graph, tensor) is None:
         return tensor, None
     mask, plain = chosen.operand(0), chosen.operand(1)
-    length = tensor.type.shape[axis]
-    shape = mask.type.shape
-    spread = len(shape) >= -axis and shape[axis] == mask.type.size == length
-    test = produced_by(mask, "Less")
-    if test is None:
-        moved = produced_by(mask, "Reshape")
-        test = None if moved is None else produced_by(moved.operand(0), "Less")
-    if test is None or not spread or plain.type != tensor.type or test.output.type.rank != 1:
-        return tensor, None
+    shape, length = mask.type.shape, tensor.type.shape[axis]
+    lies_along = len(shape) >= -axis and shape[axis] == mask.type.size == length
+    replaces = is_exactly(chosen.operand(2), fill) and plain.type == tensor.type
+    count = _places_before(mask) if lies_along and replaces else None
+    return (tensor, None) if count is None else (plain, count)
+
+
+def _places_before(mask: Tensor) -> Tensor | None:
+    """The number of places that ``mask`` is true for: the first ones."""
+    moved = produced_by(mask, "Reshape")
+    test = produced_by(mask if moved is None else moved.operand(0), "Less")
+    if test is None or test.output.type.rank != 1:
+        return None
     places, count = test.operand(0), test.operand(1)
-    if places.data is None or not np.array_equal(places.data, np.arange(length)):
-        return tensor, None
-    return (plain, count) if count.type.size == 1 else (tensor, None)
+    in_order = places.data is not None and np.array_equal(places.data, np.arange(places.type.size))
+    return count if in_order and count.type.size == 1 else None
 
 
 def untransposed(keys: Tensor) -> Tensor | None:

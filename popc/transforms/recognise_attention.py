@@ -144,12 +144,11 @@ def _match(graph: Graph, op: Op) -> _Match | None:
         return None
     values, of_values = without_padding(graph, op.operand(1), 0, -2)
     hidden, count = without_padding(graph, softmax.operand(0), -np.inf, -1)
-    if any(own not in (None, count) for own in (of_weights, of_values)):
-        return None
     scores, mask = _without_mask(graph, hidden)
     scores, scale = _without_scale(graph, scores)
     product = sole_output(graph, scores, "MatMul")
-    if product is None or len(product.present_inputs) != 2:
+    same_padding = all(own in (None, count) for own in (of_weights, of_values))
+    if product is None or len(product.present_inputs) != 2 or not same_padding:
         return None
     queries, of_queries = _without_scale(graph, product.operand(0))
     keys, of_keys = _without_scale(graph, product.operand(1))

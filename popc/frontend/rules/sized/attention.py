@@ -9,7 +9,7 @@ from popc.frontend.rules.onnx.attention import attended, heads_of
 from popc.frontend.rules.sized.moves import appended, joined
 from popc.frontend.rules.sized.node import SizedNode, SizedRule, sized
 from popc.frontend.values import SizedValue, Value
-from popc.ir import Tensor
+from popc.ir import AttributeMap, Tensor
 from popc_runtime.errors import ModelError
 
 __all__ = ["MICROSOFT", "RULES"]
@@ -91,7 +91,7 @@ def _group_query_attention(node: SizedNode) -> list[Value | None]:
     seen = node.emit("Where", [is_prompt, node.int64(rows), lengths])
     column = node.emit("Reshape", [before], {"shape": (batch, 1)})
     q, *new = group_query.rotated_operands(node, column)
-    window = {"axis": _KEYS, "mode": "linear"}
+    window: AttributeMap = {"axis": _KEYS, "mode": "linear"}
     k, v = (
         node.emit("TensorScatter", [cache.padded, x, before], window)
         for cache, x in zip(caches, new, strict=True)
