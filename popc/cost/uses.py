@@ -10,7 +10,7 @@ from popc.cost.machine import Machine
 from popc.cost.mapping import Layout, layout_of, linear_mapping
 from popc.cost.phases import Phase
 from popc.cost.planner import Plan
-from popc.ir import Op, Tensor, TensorKind
+from popc.ir import Op, Tensor
 
 __all__ = ["CodeUses"]
 
@@ -68,7 +68,7 @@ def _moves_weights(op: Op, phase: Phase) -> bool:
 
 
 def _lasts(tensor: Tensor) -> bool:
-    return tensor.kind in {TensorKind.CONSTANT, TensorKind.VARIABLE} and tensor.type.rank > 0
+    return tensor.kind.outlasts_runs and tensor.type.rank > 0
 
 
 def _signature(op: Op, phases: tuple[Phase, ...]) -> object:
