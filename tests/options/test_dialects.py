@@ -291,8 +291,8 @@ def test_paddle(table: dict[str, Any], trains: bool, expected: dict[str, Any]) -
     assert _set(_resolved({"is_training": trains, **table}, trains=trains)) == expected
 
 
-_REPLICATED: Final = {"enable_replicated_graphs": True, "replicated_graph_count": 2}
-_FRAGMENT: Final = "accumulate_outer_fragment"
+_REPLICATED = {"enable_replicated_graphs": True, "replicated_graph_count": 2}
+_FRAGMENT = "accumulate_outer_fragment"
 
 
 @pytest.mark.parametrize(
