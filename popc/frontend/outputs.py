@@ -14,7 +14,7 @@ from popc.frontend.values import (
     TextValue,
     Value,
 )
-from popc.ir import Graph, Tensor
+from popc.ir import Graph, Tensor, free_name
 from popc_runtime.errors import ModelError, UsageError
 
 __all__ = ["add_outputs", "require_bounds_of_sizes"]
@@ -59,11 +59,7 @@ def _add_sizes(
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    number = 2
-    unique = name
-    while unique in taken:
-        unique = f"{name}.{number}"
-        number += 1
+    unique = free_name(name, taken, first=2, form="{name}.{number}")
     taken.add(unique)
     return unique
 
