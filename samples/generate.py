@@ -86,7 +86,6 @@ def popc_steps(model: onnx.ModelProto, caches: list[Any], most: int, given: Any)
         threads=given.threads,
     )
     program.warmup()
-    program.state.reset()
     names = {spec.name for spec in program.inputs}
     before = 0
 
@@ -147,82 +146,95 @@ def _words(model: onnx.ModelProto) -> int:
 # -- a model ---------------------------------------------------------------------------------------
 
 
+class _Builder:
+    """Nodes and weights of a model, as they are added."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: dict[str, Any] = {}
+        self._rng = np.random.default_rng(1)
+
+    def add(self, op: str, *inputs: str, out: str = "", **attributes: Any) -> str:
+        name = out or f"{op}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def product(self, x: str, name: str, rows: int, columns: int, out: str = "") -> str:
+        return self.add("MatMul", x, self.weight(name, rows, columns), out=out)
+
+    def weight(self, name: str, rows: int, columns: int) -> str:
+        drawn = self._rng.standard_normal((rows, columns)) / np.sqrt(rows)
+        self.weights[name] = drawn.astype(np.float32)
+        return name
+
+    def norm(self, x: str, name: str) -> str:
+        self.weights[name] = np.ones(WIDTH, np.float32)
+        return self.add("RMSNormalization", x, name, axis=-1)
+
+
 def small_llama(words: int = WORDS, layers: int = LAYERS) -> onnx.ModelProto:
     """A Llama with random weights, with the names that transformers gives."""
-    rng = np.random.default_rng(1)
-    nodes: list[onnx.NodeProto] = []
-    weights: dict[str, Any] = {
-        "to_inner": np.array([1, 2]),
-        "one": np.array([1]),
-    }
-
-    def weight(name: str, *shape: int) -> str:
-        weights[name] = (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
-        return name
-
-    def add(op: str, *inputs: str, out: str = "", **attributes: Any) -> str:
-        name = out or f"{op}_{len(nodes)}"
-        nodes.append(helper.make_node(op, inputs, [name], **attributes))
-        return name
-
-    def norm(x: str, name: str) -> str:
-        weights[name] = np.ones(WIDTH, np.float32)
-        return add("RMSNormalization", x, name, axis=-1)
-
+    made = _Builder()
     angles = np.arange(LONGEST)[:, None] * 10000.0 ** (-np.arange(DEPTH // 2) / (DEPTH // 2))
-    weights |= {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)}
-    visible = _visible(add, weights)
-    x = add("Gather", weight("words", words, WIDTH), "input_ids")
-    caches = []
+    for name, function in (("cos", np.cos), ("sin", np.sin)):
+        made.weights[name] = function(angles).astype(np.float32)
+    visible = _visible(made)
+    x = made.add("Gather", made.weight("words", words, WIDTH), "input_ids")
     for layer in range(layers):
-        y = norm(x, f"norm.{layer}")
-        q, k, v = (
-            add("MatMul", y, weight(f"{name}.{layer}", WIDTH, heads * DEPTH))
-            for name, heads in (("q", HEADS), ("k", KEY_HEADS), ("v", KEY_HEADS))
-        )
-        q, k = (
-            add("RotaryEmbedding", each, "cos", "sin", "position_ids", num_heads=heads)
-            for each, heads in ((q, HEADS), (k, KEY_HEADS))
-        )
-        names = [f"{layer}.key", f"{layer}.value"]
-        caches += names
-        past = [f"past_key_values.{name}" for name in names]
-        outputs = [f"read.{layer}", *(f"present.{name}" for name in names)]
-        attention = helper.make_node("Attention", [q, k, v, visible, *past], outputs)
-        for name, heads in (("q_num_heads", HEADS), ("kv_num_heads", KEY_HEADS)):
-            attention.attribute.append(helper.make_attribute(name, heads))
-        nodes.append(attention)
-        x = add("Add", x, add("MatMul", outputs[0], weight(f"o.{layer}", HEADS * DEPTH, WIDTH)))
-        y = norm(x, f"norm2.{layer}")
-        gate = add("MatMul", y, weight(f"gate.{layer}", WIDTH, INNER))
-        gate = add("Mul", gate, add("Sigmoid", gate))
-        inner = add("Mul", gate, add("MatMul", y, weight(f"up.{layer}", WIDTH, INNER)))
-        x = add("Add", x, add("MatMul", inner, weight(f"down.{layer}", INNER, WIDTH)))
-    add("MatMul", norm(x, "norm"), weight("head", WIDTH, words), out="logits")
-    return _model(nodes, weights, caches, words)
+        x = made.add("Add", x, _attention(made, made.norm(x, f"norm.{layer}"), visible, layer))
+        x = made.add("Add", x, _inner(made, made.norm(x, f"inner.{layer}"), layer))
+    made.product(made.norm(x, "norm"), "head", WIDTH, words, out="logits")
+    return _model(made, layers, words)
 
 
-def _visible(add: Callable[..., str], weights: dict[str, Any]) -> str:
+def _attention(made: _Builder, x: str, visible: str, layer: int) -> str:
+    q, k, v = (
+        made.product(x, f"{name}.{layer}", WIDTH, heads * DEPTH)
+        for name, heads in (("q", HEADS), ("k", KEY_HEADS), ("v", KEY_HEADS))
+    )
+    q, k = (
+        made.add("RotaryEmbedding", each, "cos", "sin", "position_ids", num_heads=heads)
+        for each, heads in ((q, HEADS), (k, KEY_HEADS))
+    )
+    parts = (f"{layer}.key", f"{layer}.value")
+    past = [f"past_key_values.{part}" for part in parts]
+    outputs = [f"read.{layer}", *(f"present.{part}" for part in parts)]
+    node = helper.make_node("Attention", [q, k, v, visible, *past], outputs)
+    for name, heads in (("q_num_heads", HEADS), ("kv_num_heads", KEY_HEADS)):
+        node.attribute.append(helper.make_attribute(name, heads))
+    made.nodes.append(node)
+    return made.product(outputs[0], f"o.{layer}", HEADS * DEPTH, WIDTH)
+
+
+def _inner(made: _Builder, x: str, layer: int) -> str:
+    gate = made.product(x, f"gate.{layer}", WIDTH, INNER)
+    gate = made.add("Mul", gate, made.add("Sigmoid", gate))
+    inner = made.add("Mul", gate, made.product(x, f"up.{layer}", WIDTH, INNER))
+    return made.product(inner, f"down.{layer}", INNER, WIDTH)
+
+
+def _visible(made: _Builder) -> str:
     """Whether a query sees a key, [B, 1, S, T]: it counts, and is not behind the query."""
-    weights |= {"zero": np.array(0), "step": np.array(1)}
+    made.weights |= {"zero": np.array(0), "step": np.array(1)}
+    made.weights |= {"one": np.array([1]), "inner": np.array([1, 2])}
+    add = made.add
     keys = add("Squeeze", add("Shape", "attention_mask", start=1, end=2))
     begin = add("Squeeze", add("Shape", "past_key_values.0.key", start=2, end=3))
     rows = add("Unsqueeze", add("Range", begin, keys, "step"), "one")
     earlier = add("LessOrEqual", add("Range", "zero", keys, "step"), rows)
-    counted = add("Unsqueeze", add("Cast", "attention_mask", to=TensorProto.BOOL), "to_inner")
+    counted = add("Unsqueeze", add("Cast", "attention_mask", to=TensorProto.BOOL), "inner")
     return add("And", earlier, counted)
 
 
-def _model(
-    nodes: list[onnx.NodeProto], weights: dict[str, Any], caches: list[str], words: int
-) -> onnx.ModelProto:
+def _model(made: _Builder, layers: int, words: int) -> onnx.ModelProto:
     new, total = "sequence_length", "past_sequence_length + sequence_length"
 
     def tensors(when: str, length: str) -> list[onnx.ValueInfoProto]:
         shape: list[str | int | None] = ["batch_size", KEY_HEADS, length, DEPTH]
         return [
-            helper.make_tensor_value_info(f"{when}.{name}", TensorProto.FLOAT, shape)
-            for name in caches
+            helper.make_tensor_value_info(f"{when}.{layer}.{part}", TensorProto.FLOAT, shape)
+            for layer in range(layers)
+            for part in ("key", "value")
         ]
 
     whole = {"input_ids": new, "attention_mask": total, "position_ids": new}
@@ -232,11 +244,11 @@ def _model(
     ]
     logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch_size", new, words])
     graph = helper.make_graph(
-        nodes,
+        made.nodes,
         "llama",
         [*inputs, *tensors("past_key_values", "past_sequence_length")],
         [logits, *tensors("present", total)],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+        [numpy_helper.from_array(array, name) for name, array in made.weights.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
 

@@ -28,7 +28,7 @@ from popc.frontend.known import KnownValues
 from popc.frontend.load import LoadedModel
 from popc.frontend.model_functions import ModelFunctions
 from popc.frontend.names import did_you_mean, listed, shown
-from popc.frontend.outputs import add_outputs, require_bounds_of_sizes
+from popc.frontend.outputs import add_outputs, require_bounds_of_sizes, wanted_outputs
 from popc.frontend.remedies import advise_on_inputs, advise_on_shapes
 from popc.frontend.sizes import SizeTable
 from popc.frontend.states import NO_STATES, States, advise_on_caches, find_states
@@ -168,11 +168,7 @@ def _import(
     model = loaded.proto
     states, bindings = find_states(loaded, bindings)
     inputs = resolve(loaded, bindings)
-    wanted = list(dict.fromkeys(bindings.outputs))
-    if not wanted and bindings.model_outputs:
-        next_values = states.results
-        wanted = [info.name for info in model.graph.output if info.name not in next_values]
-    wanted += [name for name in dict.fromkeys(bindings.anchors) if name not in wanted]
+    wanted = wanted_outputs(model.graph, bindings, states)
     kept = [*bindings.kept, *states.results]
     nodes, names = needed_nodes(model.graph.node, [*wanted, *kept], model.functions)
     nodes = bindings.annotations.applied(nodes)

@@ -50,6 +50,7 @@ def test_tokens_follow_each_other(form: str) -> None:
     program = _compiled(model, [1, 4], 12).load()
     assert [spec.name for spec in program.inputs] == ["input_ids", "attention_mask"]
     assert [spec.name for spec in program.outputs] == ["logits"]
+    program.warmup()
     first = _generate(model, program, steps)
     program.state.reset()
     for again, before in zip(_generate(model, program, steps), first, strict=True):
