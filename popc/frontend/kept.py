@@ -6,15 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from popc.frontend.bindings import Bindings, resolve
+from popc.frontend.load import LoadedModel
 from popc.frontend.open_graph import OpenGraph
-from popc.frontend.states import StatePair, States
+from popc.frontend.states import StatePair, States, find_states
 from popc.frontend.values import SizedValue, Unknown, Value
 from popc.ir import AttributeMap, OpSettings, Tensor, TensorType, VariableRole
 from popc.ops.build import build
 from popc_runtime.errors import UsageError
-from popc_runtime.format import DType
+from popc_runtime.format import Array, DType
 
-__all__ = ["define_states", "write_states"]
+__all__ = ["define_states", "first_values", "write_states"]
 
 
 def define_states(importer: OpenGraph, states: States, types: Mapping[str, TensorType]) -> None:
@@ -42,6 +44,25 @@ def define_states(importer: OpenGraph, states: States, types: Mapping[str, Tenso
         after = _op(importer, states, "Add", [count, rows])
         importer.define(name, _sized(whole, axis, after))
         importer.updates.write(variable, whole)
+
+
+def first_values(loaded: LoadedModel, bindings: Bindings) -> dict[str, Array]:
+    """The inputs that a program keeps, as they are before its first run.
+
+    Raises:
+        UsageError: see `find_states`; or sizes of inputs stay open.
+    """
+    states, bindings = find_states(loaded, bindings)
+    if not states.pairs:
+        return {}
+    types = resolve(loaded, bindings).types
+    found: dict[str, Array] = {}
+    for pair in states.pairs:
+        shape = list(types[pair.past].shape)
+        if pair.axis is not None:
+            shape[pair.axis] = 0
+        found[pair.past] = np.zeros(shape, types[pair.past].dtype.storage)
+    return found
 
 
 def _rows_before(importer: OpenGraph, states: States) -> Tensor:
@@ -92,7 +113,7 @@ def write_states(importer: OpenGraph, states: States) -> None:
 def _next_value(
     importer: OpenGraph, states: States, pair: StatePair, value: Value, type_: TensorType
 ) -> Tensor | str:
-    """What the variable of a pair will hold; or what is wrong with it."""
+    """The next value of the variable of a pair, or else the fault of the output."""
     padded = value.padded if isinstance(value, SizedValue) else value
     if not isinstance(padded, Tensor):
         return "the output is no tensor"

@@ -83,10 +83,12 @@ def advise_on_caches(
     """``hint`` on open dimensions, with what may be said instead of those of caches."""
     outputs = {info.name for info in loaded.proto.graph.output}
     open_ = {each.name for each in inputs}
-    for one in map(DeclaredInput.of, loaded.inputs):
-        axes = _open_axes(one, ()) if one.name in open_ and _by_name(one.name, outputs) else ()
+    for given in map(DeclaredInput.of, loaded.inputs):
+        axes = (
+            _open_axes(given, ()) if given.name in open_ and _by_name(given.name, outputs) else ()
+        )
         for axis in axes:
-            name = (one.dims or ())[axis] or one.name
+            name = (given.dims or ())[axis] or given.name
             tail = "; or let the program keep the caches, which may have N rows then: "
             python = f'{hint}{tail}options={{"bounds": {{"{name}": N}}}}'
             return SpokenHint(python, f"{hint.command_line}{tail}--bound '{name}=N'")
@@ -233,8 +235,8 @@ class _Finder:
         }
         used = [name for name in self._bindings.bounds if name in symbols or name in growing]
         others: dict[str, str] = {}
-        for name, one in self._inputs.items():
-            for dim in one.dims or ():
+        for name, given in self._inputs.items():
+            for dim in given.dims or ():
                 if isinstance(dim, str) and dim in self._bindings.bounds and dim not in symbols:
                     others.setdefault(dim, name)
         for dim, name in others.items():
@@ -255,16 +257,13 @@ class _Finder:
         ]
         for found in (by_bound, grows, axes):
             if len(found) == 1:
-                if not self._bounds_given():
+                if not self._bindings.bounds:
                     self._problems.append(
                         f"input {past!r}, {self._inputs[past]}, is a cache: give the most rows "
                         f"that it may have, --bound {self._dims(past)[found[0]] or past}=N"
                     )
                 return StatePair(past, present, found[0])
         return StatePair(past, present)
-
-    def _bounds_given(self) -> bool:
-        return bool(self._bindings.bounds)
 
     # -- sizes -------------------------------------------------------------------------------------
 
@@ -283,26 +282,26 @@ class _Finder:
         kept = {pair.past for pair in pairs}
         before = {self._dims(p.past)[p.axis] for p in pairs if p.axis is not None} - {None}
         masks: dict[str, int] = {}
-        for name, one in self._inputs.items():
+        for name, given in self._inputs.items():
             if name in kept or name in self._bindings.values:
                 continue
             axes = [
                 axis
-                for axis in range(len(one.dims or ()))
-                if _mentions((one.dims or ())[axis], rows)
+                for axis in range(len(given.dims or ()))
+                if _mentions((given.dims or ())[axis], rows)
             ]
             if not axes and (name in _MASKS or name in named):
-                axes = [len(one.dims or ()) - 1]
+                axes = [len(given.dims or ()) - 1]
             if any(self._dims(name)[axis] in before for axis in axes):
                 self._problems.append(
-                    f"states: input {name!r}, {one}, is as long as the caches before a run, but "
+                    f"states: input {name!r}, {given}, is as long as the caches before a run, but "
                     "what is kept beside them is as long as they are behind it"
                 )
             elif len(axes) == 1 and axes[0] > 0:
                 masks[name] = axes[0]
             elif axes or name in named:
                 self._problems.append(
-                    f"states: input {name!r}, {one}, has no axis for the rows of the caches"
+                    f"states: input {name!r}, {given}, has no axis for the rows of the caches"
                 )
         return masks
 
@@ -366,11 +365,11 @@ class _Finder:
         return replace(self._bindings, dims=dims, shapes=shapes, bounds=bounds)
 
 
-def _open_axes(one: DeclaredInput, known: Iterable[str]) -> list[int]:
+def _open_axes(given: DeclaredInput, known: Iterable[str]) -> list[int]:
     symbols = set(known)
     return [
         axis
-        for axis, dim in enumerate(one.dims or ())
+        for axis, dim in enumerate(given.dims or ())
         if axis > 0 and not isinstance(dim, int) and dim not in symbols
     ]
 
