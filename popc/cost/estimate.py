@@ -208,9 +208,11 @@ class _Estimator:
         return self._cost(op, times, phases, plans)
 
     def _note(self, op: Op, phases: tuple[Phase, ...], plans: Sequence[Plan] = ()) -> None:
+        is_known = bool(self.phases.get(op))  # of a graph that has been called before
         self.phases[op] = phases
-        chip = chip_of(op, self._chips)
-        self.uses.note(op, chip, phases, plans, self._machine_of(op), self._layouts)
+        if phases and not is_known:
+            chip = chip_of(op, self._chips)
+            self.uses.note(op, chip, phases, plans, self._machine_of(op), self._layouts)
 
     def _cost(
         self, op: Op, times: int, phases: Sequence[Phase], plans: tuple[str, ...] = ()
