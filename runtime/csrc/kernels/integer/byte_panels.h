@@ -25,6 +25,7 @@ typedef struct {
     const int32_t *bias;  // of columns; NULL: there is none
     ByteTile tile;
     bool is_ordered;  // panels have orders of their groups
+    bool in_words;  // convolutions are products of words
     ByteEpilogue epilogue;
 } BytePanels;
 

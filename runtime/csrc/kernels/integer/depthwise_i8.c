@@ -62,6 +62,7 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
+    ISA(plan_byte_copy)(conv);
     state->channels = conv->groups;
     state->panels = ceil_div(state->channels, BYTE_COLUMNS);
     state->packed_bytes = state->panels * conv->window * BYTE_COLUMNS * (int64_t)sizeof(float);

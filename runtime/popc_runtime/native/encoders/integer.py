@@ -38,6 +38,7 @@ class ByteForm(IntEnum):
     WIDE = 2
     VNNI = 3
     PAIRS = 4
+    WORDS = 5  # of convolutions; products are those of PORTABLE
 
 
 def _matmul_integer(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
