@@ -36,6 +36,7 @@ bool ISA(read_panels)(
     const Tensor bias = maybe_tensor(params);
     panels->bias = (const int32_t *)bias.data;
     const ByteForm form = (ByteForm)next_int(params);
+    panels->form = form;
     panels->tile = ISA(byte_tile)(form == WORDS ? PORTABLE : form);
     panels->in_words = form == WORDS || (form == FASTEST && !ISA(is_vnni)(panels->tile));
     if (form == FASTEST && !right->constant && lines < ORDERED_ROWS &&

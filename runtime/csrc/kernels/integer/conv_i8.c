@@ -164,6 +164,7 @@ static LeftRows windows_of(
     if (takes_lines(&conv->panels)) {
         for (int64_t i = 0; i < count; i++, own += line) {
             gather_window(conv, image, first + i, outside, own);
+            flip_line(&conv->panels, own, conv->panels.k);
             memset(own + conv->panels.k, 0, (size_t)(conv->panels.groups * 4 - conv->panels.k));
         }
         return (LeftRows){own - count * line, NULL, 0, line};

@@ -2,20 +2,12 @@
 
 #include <stdlib.h>
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
-// Pixels of a tile: 12 sums with AVX2, 24 with AVX-512, whose products take registers of their own.
-#if VECTOR_BYTES == 64
-enum { TILE_PIXELS = 12 };
-#else
-enum { TILE_PIXELS = 6 };
-#endif
 enum {
-    BLOCK_PIXELS = 4 * TILE_PIXELS,  // by all panels, before the next ones
     CHUNK_PAIRS = 1 << 15,  // about: products of vectors that are worth a thread
+    FEW_GROUPS = 3,  // of one channel, that are joined all the same
 };
+
+typedef uint32_t LoosePair __attribute__((may_alias, aligned(2)));
 
 typedef struct {
     const WordConv *words;
@@ -28,18 +20,20 @@ typedef struct {
 // -- preparing ------------------------------------------------------------------------------------
 
 static void join_groups(WordConv *words, const ByteConv *conv) {
-    words->joined = 1;
+    int64_t joined = 1;
     for (int64_t count = 2; count * conv->panels.n <= LANES; count++)
-        if (conv->groups % count == 0) words->joined = count;
-    words->groups = conv->groups / words->joined;
-    words->in = conv->in * words->joined;
-    words->out = conv->panels.n * words->joined;
+        if (conv->groups % count == 0) joined = count;
+    words->woven = conv->in == 1 && conv->panels.n == 1 && conv->groups > FEW_GROUPS;
+    if (words->woven) joined = conv->groups;
+    words->groups = conv->groups / joined;
+    words->in = conv->in * joined;
+    words->out = conv->panels.n * joined;
     words->panels = ceil_div(words->out, BYTE_COLUMNS);
 }
 
-// The image as far as windows read it.
+// The image as far as windows read it, and what the last vectors read beyond its end.
 static void plan_image(WordConv *words, const ByteConv *conv) {
-    int64_t step = conv->groups * conv->in;
+    int64_t step = conv->groups * conv->in * (words->woven ? 2 : 1);
     for (int axis = AXES - 1; axis >= 0; axis--) {
         words->axis[axis] = step;
         words->size[axis] = (conv->result[axis] - 1) * conv->stride[axis] +
@@ -47,16 +41,17 @@ static void plan_image(WordConv *words, const ByteConv *conv) {
         step *= words->size[axis];
     }
     words->batch = step;
-    // The last pair may lack a word.
-    words->image_bytes = padded((step * conv->batch + 1) * (int64_t)sizeof(int16_t), 64);
+    words->neighbour = conv->taps[2] > 1 ? conv->dilation[2] : 0;
+    words->image_bytes =
+        padded((step * conv->batch + 2 * BYTE_COLUMNS) * (int64_t)sizeof(int16_t), 64);
 }
 
-// The taps of a line are one run if they lie side by side.
+// The taps of a line are one run if they lie side by side; those that are woven go by twos.
 static bool find_runs(WordConv *words, const ByteConv *conv) {
     const int64_t taps = conv->taps[2];
-    const bool lines = taps == 1 || (words->groups == 1 && conv->dilation[2] == 1);
-    const int64_t of_line = lines ? 1 : taps;
-    words->pairs = ceil_div(lines ? taps * words->in : words->in, 2);
+    const bool beside = taps == 1 || (words->groups == 1 && conv->dilation[2] == 1);
+    const int64_t of_run = words->woven ? 2 : beside ? taps : 1, of_line = ceil_div(taps, of_run);
+    words->pairs = words->woven ? 1 : ceil_div(of_run * words->in, 2);
     words->runs = conv->window / taps * of_line;
     words->offsets = malloc((size_t)words->runs * sizeof(int64_t));
     if (!words->offsets) return false;
@@ -65,13 +60,13 @@ static bool find_runs(WordConv *words, const ByteConv *conv) {
         words->offsets[run] =
             line / conv->taps[1] * conv->dilation[0] * words->axis[0] +
             line % conv->taps[1] * conv->dilation[1] * words->axis[1] +
-            run % of_line * conv->dilation[2] * words->axis[2];
+            run % of_line * of_run * conv->dilation[2] * words->axis[2];
     }
     return true;
 }
 
 static int64_t panel_words(const WordConv *words) {
-    return words->runs * words->pairs * BYTE_COLUMNS * 2;
+    return word_place(words->runs * words->pairs * 2, 0);
 }
 
 // Packs a panel of weights [out][in][taps].
@@ -79,19 +74,21 @@ static void pack_weights(
     const WordConv *words, const ByteConv *conv, int64_t number, int16_t *packed) {
     const ByteSide *side = &conv->panels.right;
     const int64_t group = number / words->panels, first = number % words->panels * BYTE_COLUMNS;
-    const int64_t of_run = conv->window / words->runs;
+    const int64_t taps = conv->taps[2], of_line = words->runs / (conv->window / taps);
+    const int64_t of_run = ceil_div(taps, of_line);
     int16_t *to = packed + number * panel_words(words);
     memset(to, 0, (size_t)panel_words(words) * sizeof(int16_t));
     for (int64_t j = 0; j < lesser(words->out - first, BYTE_COLUMNS); j++) {
         const int64_t out = group * words->out + first + j;
-        const int64_t shift = (first + j) / conv->panels.n * conv->in;  // of its group in this one
+        const int64_t in = words->woven ? 1 : words->in;
+        const int64_t shift = words->woven ? 0 : (first + j) / conv->panels.n * conv->in;
         const uint8_t *from = conv->w + out * conv->in * conv->window;
         const int32_t zero = zero_point(side, out);
         for (int64_t c = 0; c < conv->in; c++)
             for (int64_t tap = 0; tap < conv->window; tap++, from++) {
-                const int64_t word = tap % of_run * words->in + shift + c;
-                const int64_t pair = tap / of_run * words->pairs + word / 2;
-                to[(pair * BYTE_COLUMNS + j) * 2 + word % 2] =
+                const int64_t run = tap / taps * of_line + tap % taps / of_run;
+                const int64_t word = tap % taps % of_run * in + shift + c;
+                to[word_place(run * words->pairs * 2 + word, j)] =
                     (int16_t)((side->is_signed ? (int8_t)*from : *from) - zero);
             }
     }
@@ -100,6 +97,11 @@ static void pack_weights(
 void ISA(release_words)(WordConv *words) {
     free(words->offsets);
     free(words->weights);
+}
+
+// Bytes of a line that is still to be woven.
+static int64_t line_bytes(const WordConv *words) {
+    return words->woven ? padded((words->size[2] + words->neighbour) * words->in * 2, 64) : 0;
 }
 
 bool ISA(plan_words)(WordConv *words, const ByteConv *conv, Needs *needs) {
@@ -114,144 +116,80 @@ bool ISA(plan_words)(WordConv *words, const ByteConv *conv, Needs *needs) {
             pack_weights(words, conv, i, words->weights);
         if (!words->weights) return false;
     }
-    const int64_t blocks = ceil_div(conv->pixels, BLOCK_PIXELS);
-    const int64_t work = words->panels * words->runs * words->pairs * BLOCK_PIXELS * 2;
+    const int64_t blocks = ceil_div(conv->pixels, WORD_BLOCK);
+    const int64_t work = words->panels * words->runs * words->pairs * WORD_BLOCK * 2;
     words->chunks = ceil_div(blocks, greater(1, CHUNK_PAIRS / work));
     needs->shared = words->image_bytes + (words->weights ? 0 : words->weight_bytes);
-    needs->own = TILES_BYTES;
+    needs->own = greater(TILES_BYTES, line_bytes(words));
     return true;
 }
 
 // -- the image ------------------------------------------------------------------------------------
 
-INLINE void widen(
-    const uint8_t *from, int64_t step, int64_t count, int32_t zero, int16_t *to, int64_t to_step,
-    const bool is_signed) {
-    for (int64_t i = 0; i < count; i++)
-        to[i * to_step] =
-            (int16_t)((is_signed ? (int8_t)from[i * step] : from[i * step]) - zero);
-}
-
-// Bytes that lie `step` apart, as words less the zero point.
-static void widen_bytes(
-    const ByteConv *conv, const uint8_t *from, int64_t step, int64_t count, int16_t *to,
-    int64_t to_step) {
-    const int32_t zero = zero_point(&conv->panels.left, 0);
-    const bool is_signed = conv->panels.left.is_signed;
-    if (step == 1 && to_step == 1 && is_signed)
-        widen(from, 1, count, zero, to, 1, true);
-    else if (step == 1 && to_step == 1)
-        widen(from, 1, count, zero, to, 1, false);
-    else if (is_signed)
-        widen(from, step, count, zero, to, to_step, true);
-    else
-        widen(from, step, count, zero, to, to_step, false);
-}
-
-// Places of the input along an axis, from the first that windows read on.
-static void span_of(
-    const ByteConv *conv, const WordConv *words, int axis, int64_t *first, int64_t *end) {
-    *first = lesser(greater(conv->before[axis], 0), words->size[axis]);
-    *end = greater(lesser(conv->before[axis] + conv->size[axis], words->size[axis]), *first);
+// Columns of the image that come from the input: first .. end - 1.
+static void find_columns(
+    const WordConv *words, const ByteConv *conv, int64_t *first, int64_t *end) {
+    *first = lesser(greater(conv->before[2], 0), words->size[2]);
+    *end = greater(lesser(conv->before[2] + conv->size[2], words->size[2]), *first);
 }
 
 static bool is_inside(const ByteConv *conv, int axis, int64_t place) {
     return place >= conv->before[axis] && place < conv->before[axis] + conv->size[axis];
 }
 
-static void image_line(void *context, int64_t line, int thread) {
-    (void)thread;
-    const Job *job = context;
-    const WordConv *words = job->words;
-    const ByteConv *conv = job->conv;
+// Widens columns of a line whose first lies at `from`.
+static void widen_columns(const ByteConv *conv, const uint8_t *from, int64_t count, int16_t *to) {
+    const int32_t zero = zero_point(&conv->panels.left, 0);
+    const bool is_signed = conv->panels.left.is_signed;
+    const int64_t channels = conv->groups * conv->in, step = conv->x_axis[2];
+    if (conv->x_channel == 1 && step == channels) {
+        ISA(widen_bytes)(from, 1, count * channels, is_signed, zero, to, 1);
+        return;
+    }
+    for (int64_t i = 0; conv->x_channel == 1 && i < count; i++)
+        ISA(widen_bytes)(from + i * step, 1, channels, is_signed, zero, to + i * channels, 1);
+    for (int64_t c = 0; conv->x_channel != 1 && c < channels; c++)
+        ISA(widen_bytes)
+        (from + c * conv->x_channel, step, count, is_signed, zero, to + c, channels);
+}
+
+// A line of the image, without what it is woven with.
+static void make_line(const WordConv *words, const ByteConv *conv, int64_t line, int16_t *to) {
     const int64_t row = line % words->size[1], rest = line / words->size[1];
     const int64_t depth = rest % words->size[0], channels = conv->groups * conv->in;
-    int16_t *to = job->image + line * words->axis[1];
     int64_t first, end;
-    span_of(conv, words, 2, &first, &end);
+    find_columns(words, conv, &first, &end);
     if (!is_inside(conv, 0, depth) || !is_inside(conv, 1, row)) first = end = 0;
-    const int64_t behind = words->size[2] - end, count = end - first;
     memset(to, 0, (size_t)(first * channels) * sizeof(int16_t));
-    memset(to + end * channels, 0, (size_t)(behind * channels) * sizeof(int16_t));
-    if (count == 0) return;
+    memset(to + end * channels, 0, (size_t)((words->size[2] - end) * channels) * sizeof(int16_t));
+    if (first == end) return;
     const uint8_t *from = conv->x + rest / words->size[0] * conv->x_batch +
                           (depth - conv->before[0]) * conv->x_axis[0] +
                           (row - conv->before[1]) * conv->x_axis[1] +
                           (first - conv->before[2]) * conv->x_axis[2];
-    to += first * channels;
-    if (conv->x_channel == 1 && conv->x_axis[2] == channels) {
-        widen_bytes(conv, from, 1, count * channels, to, 1);
-    } else if (conv->x_channel == 1) {
-        for (int64_t i = 0; i < count; i++)
-            widen_bytes(conv, from + i * conv->x_axis[2], 1, channels, to + i * channels, 1);
-    } else {
-        for (int64_t c = 0; c < channels; c++)
-            widen_bytes(conv, from + c * conv->x_channel, conv->x_axis[2], count, to + c, channels);
+    widen_columns(conv, from, end - first, to + first * channels);
+}
+
+static void image_line(void *context, int64_t line, int thread) {
+    const Job *job = context;
+    const WordConv *words = job->words;
+    int16_t *to = job->image + line * words->axis[1];
+    if (!words->woven) {
+        make_line(words, job->conv, line, to);
+        return;
     }
+    const int64_t count = words->size[2] * words->in, apart = words->neighbour * words->in;
+    int16_t *single = (int16_t *)job->run->own[thread];
+    make_line(words, job->conv, line, single);
+    memset(single + count, 0, (size_t)apart * sizeof(int16_t));
+    LoosePair *pairs = (LoosePair *)to;
+    INDEPENDENT_FOR (int64_t i = 0; i < count; i++)
+        pairs[i] = (uint16_t)single[i] | (uint32_t)(uint16_t)single[i + apart] << 16;
 }
 
 // -- products -------------------------------------------------------------------------------------
 
-// What two words of each lane of both add up to when they are multiplied.
-static inline Ints pair_products(Ints a, Ints b) {
-#if defined(__AVX512BW__)
-    return (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
-#elif defined(__AVX2__)
-    return (Ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-#else
-    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
-#endif
-}
-
-static inline int32_t pair_at(const int16_t *from) {
-    int32_t pair;
-    memcpy(&pair, from, sizeof(pair));
-    return pair;
-}
-
-// The sums of so many windows for so many vectors of channels, which are constants.
-INLINE void multiply_windows(
-    const WordConv *words, const int16_t *const *windows, const int16_t *right, int32_t *out,
-    const int pixels, const int vectors) {
-    Ints sums[TILE_PIXELS][2];
-    UNROLLED_FOR (int p = 0; p < pixels; p++)
-        UNROLLED_FOR (int v = 0; v < vectors; v++) sums[p][v] = (Ints){0};
-    for (int64_t run = 0; run < words->runs; run++) {
-        const int16_t *from[TILE_PIXELS];
-        UNROLLED_FOR (int p = 0; p < pixels; p++) from[p] = windows[p] + words->offsets[run];
-        for (int64_t pair = 0; pair < words->pairs; pair++, right += 2 * BYTE_COLUMNS) {
-            Ints weights[2];
-            UNROLLED_FOR (int v = 0; v < vectors; v++)
-                weights[v] = *(const LooseInts *)(right + v * 2 * LANES);
-            UNROLLED_FOR (int p = 0; p < pixels; p++) {
-                const Ints numbers = pair_at(from[p] + 2 * pair) - (Ints){0};
-                UNROLLED_FOR (int v = 0; v < vectors; v++)
-                    sums[p][v] += pair_products(numbers, weights[v]);
-            }
-        }
-    }
-    UNROLLED_FOR (int p = 0; p < pixels; p++)
-        UNROLLED_FOR (int v = 0; v < vectors; v++)
-            *(LooseInts *)(out + p * BYTE_COLUMNS + v * LANES) = sums[p][v];
-}
-
-// Some pixels, of which there may be fewer than TILE_PIXELS: the last one is there again, as often as
-// it takes.
-static void make_tile(
-    const WordConv *words, const int16_t *const *windows, const int16_t *right, int32_t *out,
-    int64_t pixels, int64_t columns) {
-    const bool few = pixels <= TILE_PIXELS / 2, narrow = columns <= LANES;
-    if (few && narrow)
-        multiply_windows(words, windows, right, out, TILE_PIXELS / 2, 1);
-    else if (few)
-        multiply_windows(words, windows, right, out, TILE_PIXELS / 2, 2);
-    else if (narrow)
-        multiply_windows(words, windows, right, out, TILE_PIXELS, 1);
-    else
-        multiply_windows(words, windows, right, out, TILE_PIXELS, 2);
-}
-
-// Where the windows of pixels first .. first + count - 1 begin, as if there were BLOCK_PIXELS.
+// Where the windows of pixels first .. first + count - 1 begin, as if there were WORD_BLOCK.
 static void find_windows(
     const WordConv *words, const ByteConv *conv, const int16_t *image, int64_t first,
     int64_t count, const int16_t **windows) {
@@ -260,7 +198,7 @@ static void find_windows(
         index[axis] = rest % conv->result[axis];
         rest /= conv->result[axis];
     }
-    for (int64_t i = 0; i < BLOCK_PIXELS; i++) {
+    for (int64_t i = 0; i < WORD_BLOCK; i++) {
         if (i >= count) {
             windows[i] = windows[count - 1];
             continue;
@@ -275,39 +213,20 @@ static void find_windows(
     }
 }
 
-static void make_panel(
-    const Job *job, const int16_t *const *windows, int64_t group, int64_t panel, const Part *part,
-    char *tiles) {
-    const WordConv *words = job->words;
-    const ByteConv *conv = job->conv;
-    const BytePanels *panels = &conv->panels;
-    const int16_t *right = job->weights + (group * words->panels + panel) * panel_words(words);
-    int32_t sums[BLOCK_PIXELS * BYTE_COLUMNS] __attribute__((aligned(64)));
-    ByteColumns columns = {.base = {0}};
-    for (int64_t j = 0; panels->bias && j < part->columns; j++)
-        columns.base[j] = (int32_t)(0u - (uint32_t)panels->bias[part->column + j]);
-    ISA(find_columns)(&panels->epilogue, part->column, part->columns, &columns);
-    for (int64_t i = 0; i < part->count; i += TILE_PIXELS)
-        make_tile(
-            words, windows + i, right, sums + i * BYTE_COLUMNS, part->count - i, part->columns);
-    ISA(finish_bytes)
-    (&panels->epilogue, &columns, sums, NULL, ISA(open_part)(conv, part, tiles));
-    ISA(close_part)(conv, part, tiles);
-}
-
 static void pixels_chunk(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const WordConv *words = job->words;
     const ByteConv *conv = job->conv;
-    const int64_t blocks = ceil_div(conv->pixels, BLOCK_PIXELS), share = chunk % words->chunks;
+    const int64_t blocks = ceil_div(conv->pixels, WORD_BLOCK), share = chunk % words->chunks;
     const int64_t plane = chunk / words->chunks;
     const int64_t group = plane % words->groups, number = plane / words->groups;
     const int16_t *image = job->image + number * words->batch + group * words->in;
     const int64_t last = blocks * (share + 1) / words->chunks;
+    char *tiles = job->run->own[thread];
     for (int64_t block = blocks * share / words->chunks; block < last; block++) {
-        const int16_t *windows[BLOCK_PIXELS];
-        const int64_t first = block * BLOCK_PIXELS;
-        const int64_t count = lesser(conv->pixels - first, BLOCK_PIXELS);
+        const int16_t *windows[WORD_BLOCK];
+        const int64_t first = block * WORD_BLOCK;
+        const int64_t count = lesser(conv->pixels - first, WORD_BLOCK);
         find_windows(words, conv, image, first, count, windows);
         for (int64_t panel = 0; panel < words->panels; panel++) {
             if (pool_is_stopped()) return;
@@ -315,7 +234,17 @@ static void pixels_chunk(void *context, int64_t chunk, int thread) {
             const Part part = {
                 number, first, count, group * words->out + column,
                 lesser(words->out - column, BYTE_COLUMNS)};
-            make_panel(job, windows, group, panel, &part, job->run->own[thread]);
+            const WordTile tile = {
+                .offsets = words->offsets,
+                .runs = words->runs,
+                .pairs = words->pairs,
+                .right = job->weights + (group * words->panels + panel) * panel_words(words),
+                .woven = words->woven,
+                .first = words->woven ? 2 * column : 0,
+            };
+            ISA(multiply_word_panel)(
+                &conv->panels, tile, windows, part.column, ISA(open_part)(conv, &part, tiles));
+            ISA(close_part)(conv, &part, tiles);
         }
     }
 }
