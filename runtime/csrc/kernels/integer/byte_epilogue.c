@@ -11,9 +11,8 @@
 
 enum { HALVES = BYTE_COLUMNS / LANES };
 
-// Quotients up to MOST_STEPS are off by less than DOUBT after six roundings, also where they are sums of
-// two numbers of up to twice that.  A float that is added to WHOLE is rounded to an integer, which the
-// low bits of the sum hold.
+// Quotients up to MOST_STEPS, of two terms of up to twice that, are off by less than DOUBT after six
+// roundings.  A float that is added to WHOLE becomes an integer, which the low bits of the sum hold.
 #define MOST_STEPS 256.0f
 #define DOUBT 0x1p-12f
 #define WHOLE 0x1.8p23f
@@ -197,9 +196,8 @@ void ISA(find_columns)(
         store(found->quotient + j, scale * inverse);
         usual &= ((size > 1 / MOST_SCALE) & (size < MOST_SCALE)) | (size == 0);
         if (epilogue->first != BYTES) continue;
-        const Floats shift = load(found->bias + j) * inverse;
-        store(found->shift + j, shift);
-        usual &= within(shift, MOST_STEPS);
+        store(found->shift + j, load(found->bias + j) * inverse);
+        usual &= within(load(found->shift + j), MOST_STEPS);
     }
     found->has_quotients = all_true(usual);
 }

@@ -224,7 +224,8 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
     const State *state = job->state;
     const BytePanels *panels = &state->panels;
     const int64_t part = chunk % state->column_chunks, rest = chunk / state->column_chunks;
-    const int64_t number = rest / state->row_chunks, first = rest % state->row_chunks * state->chunk_rows;
+    const int64_t number = rest / state->row_chunks,
+                  first = rest % state->row_chunks * state->chunk_rows;
     const int64_t rows = lesser(state->m - first, state->chunk_rows);
     const uint8_t *from = state->left.data + batch_offset(state, state->left.batch, number) +
                           first * state->left.line;
@@ -240,8 +241,7 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
     int8_t *matrix = job->right + (state->right_batch == 1 ? 0 : number) * state->right_bytes;
     char *own = job->run->own[thread];
     if (state->in_words) {
-        multiply_as_words(
-            state, from, first, (const int16_t *)matrix, part, place, (int16_t *)own);
+        multiply_as_words(state, from, first, (const int16_t *)matrix, part, place, (int16_t *)own);
         return;
     }
     const LeftRows left = left_rows(state, from, first, rows, own);

@@ -59,8 +59,8 @@ INLINE void multiply_lanes(const WordTile *tile, const int vectors) {
         UNROLLED_FOR (int v = 0; v < vectors; v++) numbers[v] = pairs_at(right + v * 2 * LANES);
         UNROLLED_FOR (int i = 0; i < WORD_ROWS; i++)
             UNROLLED_FOR (int v = 0; v < vectors; v++)
-                sums[i][v] += pair_products(
-                    pairs_at(tile->lines[i] + offset + v * 2 * LANES), numbers[v]);
+                sums[i][v] +=
+                    pair_products(pairs_at(tile->lines[i] + offset + v * 2 * LANES), numbers[v]);
     }
     store_sums(tile, sums, WORD_ROWS, vectors);
 }

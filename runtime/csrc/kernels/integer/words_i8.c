@@ -57,10 +57,9 @@ static bool find_runs(WordConv *words, const ByteConv *conv) {
     if (!words->offsets) return false;
     for (int64_t run = 0; run < words->runs; run++) {
         const int64_t line = run / of_line;
-        words->offsets[run] =
-            line / conv->taps[1] * conv->dilation[0] * words->axis[0] +
-            line % conv->taps[1] * conv->dilation[1] * words->axis[1] +
-            run % of_line * of_run * conv->dilation[2] * words->axis[2];
+        words->offsets[run] = line / conv->taps[1] * conv->dilation[0] * words->axis[0] +
+                              line % conv->taps[1] * conv->dilation[1] * words->axis[1] +
+                              run % of_line * of_run * conv->dilation[2] * words->axis[2];
     }
     return true;
 }
@@ -149,8 +148,8 @@ static void widen_columns(const ByteConv *conv, const uint8_t *from, int64_t cou
     for (int64_t i = 0; conv->x_channel == 1 && i < count; i++)
         ISA(widen_bytes)(from + i * step, 1, channels, is_signed, zero, to + i * channels, 1);
     for (int64_t c = 0; conv->x_channel != 1 && c < channels; c++)
-        ISA(widen_bytes)
-        (from + c * conv->x_channel, step, count, is_signed, zero, to + c, channels);
+        ISA(widen_bytes)(
+            from + c * conv->x_channel, step, count, is_signed, zero, to + c, channels);
 }
 
 // A line of the image, without what it is woven with.
@@ -191,8 +190,8 @@ static void image_line(void *context, int64_t line, int thread) {
 
 // Where the windows of pixels first .. first + count - 1 begin, as if there were WORD_BLOCK.
 static void find_windows(
-    const WordConv *words, const ByteConv *conv, const int16_t *image, int64_t first,
-    int64_t count, const int16_t **windows) {
+    const WordConv *words, const ByteConv *conv, const int16_t *image, int64_t first, int64_t count,
+    const int16_t **windows) {
     int64_t index[AXES], rest = first;
     for (int axis = AXES - 1; axis >= 0; axis--) {
         index[axis] = rest % conv->result[axis];

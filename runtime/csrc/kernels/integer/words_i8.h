@@ -20,7 +20,8 @@ typedef struct {
     int64_t neighbour;  // columns from a word to the one that it is woven with
     int64_t runs, pairs;  // of a window: words that lie side by side
     int64_t *offsets;  // of the runs, in words
-    int16_t *weights;  // [group][panel][run][pair][BYTE_COLUMNS][2]; NULL: they are packed in every run
+    int16_t
+        *weights;  // [group][panel][run][pair][BYTE_COLUMNS][2]; NULL: they are packed in every run
     int64_t image_bytes, weight_bytes, chunks;
 } WordConv;
 
