@@ -31,19 +31,22 @@ static void join_groups(WordConv *words, const ByteConv *conv) {
     words->panels = ceil_div(words->out, BYTE_COLUMNS);
 }
 
-// The image as far as windows read it, and what the last vectors read beyond its end.
-static void plan_image(WordConv *words, const ByteConv *conv) {
+// The image as far as windows read it, and what the last vectors read beyond its end.  False if that is
+// more than memory can be addressed with.
+static bool plan_image(WordConv *words, const ByteConv *conv) {
     int64_t step = conv->groups * conv->in * (words->woven ? 2 : 1);
     for (int axis = AXES - 1; axis >= 0; axis--) {
         words->axis[axis] = step;
         words->size[axis] = (conv->result[axis] - 1) * conv->stride[axis] +
                             (conv->taps[axis] - 1) * conv->dilation[axis] + 1;
-        step *= words->size[axis];
+        step = size_of(step, words->size[axis], 1);
+        if (step < 0 || step > MOST_BYTES) return false;
     }
     words->batch = step;
+    step = size_of(step, conv->batch, 1);
     words->neighbour = conv->taps[2] > 1 ? conv->dilation[2] : 0;
-    words->image_bytes =
-        padded((step * conv->batch + 2 * BYTE_COLUMNS) * (int64_t)sizeof(int16_t), 64);
+    words->image_bytes = padded((step + 2 * BYTE_COLUMNS) * (int64_t)sizeof(int16_t), 64);
+    return step >= 0 && step <= MOST_BYTES;
 }
 
 // The taps of a line are one run if they lie side by side; those that are woven go by twos.
@@ -105,8 +108,7 @@ static int64_t line_bytes(const WordConv *words) {
 
 bool ISA(plan_words)(WordConv *words, const ByteConv *conv, Needs *needs) {
     join_groups(words, conv);
-    plan_image(words, conv);
-    if (!find_runs(words, conv)) return false;
+    if (!plan_image(words, conv) || !find_runs(words, conv)) return false;
     const int64_t panels = words->groups * words->panels;
     words->weight_bytes = panels * panel_words(words) * (int64_t)sizeof(int16_t);
     if (conv->constant && conv->panels.right.is_final) {
