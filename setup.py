@@ -7,7 +7,10 @@ import sys
 
 from setuptools import Extension, setup
 
-_SOURCES = ("bound", "exact", "gains", "kahn", "lists", "module", "reached", "shift", "steps")
+_SOURCES = (
+    *("bound", "exact", "gains", "kahn", "links", "lists", "merge", "module", "reached", "reduce"),
+    *("shift", "steps"),
+)
 
 
 def library() -> Extension:
@@ -17,7 +20,7 @@ def library() -> Extension:
         [f"popc/schedule/csrc/{name}.c" for name in _SOURCES],
         depends=[
             f"popc/schedule/csrc/{name}.h"
-            for name in ("bound", "exact", "lists", "reached", "search", "shift")
+            for name in ("bound", "exact", "links", "lists", "merge", "reached", "search", "shift")
         ],
         extra_compile_args=["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-O2"],
         extra_link_args=["-s"] if sys.platform == "linux" else [],

@@ -6,10 +6,14 @@ number of nodes, not with its square.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, TypeVar
 
-__all__ = ["find_followed", "reduce_edges"]
+from popc.schedule.flat import find_native, lists_of
+
+__all__ = ["find_followed", "reduce_by_definition", "reduce_edges"]
 
 # Marks that are looked at together, as bits of one int, so that memory stays linear.
 _BITS: Final = 4096
@@ -87,8 +91,24 @@ def _find_depths(
     return depths
 
 
-def reduce_edges(order: Sequence[int], successors: Sequence[Iterable[int]]) -> list[list[int]]:
-    """``successors`` without the edges that follow from others (transitive reduction)."""
+def reduce_edges(order: Sequence[int], successors: Sequence[Sequence[int]]) -> list[list[int]]:
+    """``successors`` without the edges that follow from others (transitive reduction).
+
+    Those of a node are in the order in which they stand in ``order``, which holds all nodes.
+    """
+    native = find_native()
+    if native is None:
+        return reduce_by_definition(order, successors)
+    starts, items = lists_of(successors)
+    native.reduce_links(starts[:], items[:], array("q", order), starts, items)
+    kept = items.tolist()
+    return [kept[low:high] for low, high in pairwise(starts)]
+
+
+def reduce_by_definition(
+    order: Sequence[int], successors: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """The definition of `reduce_edges`, in Python."""
     place = [0] * len(order)
     for index, node in enumerate(order):
         place[node] = index
