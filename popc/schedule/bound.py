@@ -1,7 +1,7 @@
 """A peak that no order goes below.
 
 While a node runs, everything is live that it or a node before it makes and that it or a node after
-it needs, whatever the order.
+it needs, whatever the order.  While the last one runs, all is live that stays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from popc.schedule.flat import find_native, flattened, lists_of
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["bound_peak", "certain_by_definition", "certain_bytes"]
+__all__ = ["bound_columns", "bound_peak", "certain_by_definition", "certain_bytes"]
 
 _Bytes = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -46,7 +46,34 @@ def _bound_peak(problem: OrderingProblem) -> int:
         largest = sorted(buffers, key=lambda buffer: (-problem.weights[buffer], buffer))[:count]
         buffers = list(filter(set(largest).__contains__, buffers))
     least += certain_bytes(problem, order, buffers)
-    return max(problem.floor, int(least.max(initial=0)))
+    return max(problem.floor, int(least.max(initial=0)), _bound_end(problem, buffers))
+
+
+def _bound_end(problem: OrderingProblem, buffers: Iterable[int]) -> int:
+    """The bytes live in the last step at least: all that stays is there by then.
+
+    Any node may be the last that no other waits for.
+    """
+    weights, stays, leaders = problem.weights, problem.stays, problem.freed_with
+    staying = problem.base
+    parts: dict[int, list[int]] = {}
+    for buffer in buffers:
+        if stays[leaders[buffer]]:
+            staying += weights[buffer]
+        else:
+            parts.setdefault(leaders[buffer], []).append(buffer)
+    lowest: int | None = None
+    for node, others in enumerate(problem.successors):
+        if not problem.members[node] or any(problem.members[other] for other in others):
+            continue
+        own = problem.makes[node]
+        step = staying + problem.rise[node]
+        step -= sum(weights[buffer] for buffer in own if stays[leaders[buffer]])
+        read = chain.from_iterable(parts.get(leader, ()) for leader in problem.reads[node])
+        step += sum(weights[buffer] for buffer in read if buffer not in own)
+        step -= sum(take.nbytes for take in problem.takes[node])
+        lowest = step if lowest is None else min(lowest, step)
+    return lowest or 0
 
 
 def certain_bytes(problem: OrderingProblem, order: Sequence[int], buffers: Sequence[int]) -> _Bytes:
@@ -60,10 +87,18 @@ def certain_bytes(problem: OrderingProblem, order: Sequence[int], buffers: Seque
     if native is None or tables is None:
         return certain_by_definition(problem, order, buffers)
     live = np.zeros(len(problem), np.int64)
-    beside = (problem.weights, problem.freed_with, buffers, problem.initial)
-    columns = (*lists_of(problem.makes), *(array("q", numbers) for numbers in beside))
-    native.add_certain_bytes(*tables, *columns, live)
+    native.add_certain_bytes(*tables, *bound_columns(problem, buffers), live)
     return live
+
+
+def bound_columns(problem: OrderingProblem, buffers: Sequence[int]) -> tuple[array[int], ...]:
+    """Arrays for the module in C, beside the tables of the problem.
+
+    Where the lists of buffers that nodes make begin, and all of these; of each buffer its weight
+    and the one that it is freed with; the buffers that are looked at; those there from the start.
+    """
+    beside = (problem.weights, problem.freed_with, buffers, problem.initial)
+    return (*lists_of(problem.makes), *(array("q", numbers) for numbers in beside))
 
 
 def certain_by_definition(

@@ -61,9 +61,7 @@ def restrict(
         if any(not problem.stays[b] and last(b) == low for b in take.buffers)
     )
     live = steps[low] - problem.rise[order[low]] + taken
-    return _extract(
-        problem, inside, mortal, live, lambda b: problem.stays[b] or last(b) >= high
-    )
+    return _extract(problem, inside, mortal, live, lambda b: problem.stays[b] or last(b) >= high)
 
 
 def _relations(

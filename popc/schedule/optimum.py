@@ -18,6 +18,7 @@ from popc.schedule.bound import bound_peak
 from popc.schedule.cuts import find_cuts, restrict
 from popc.schedule.effort import Effort
 from popc.schedule.exact import ExactResult, search_exactly
+from popc.schedule.flow import bound_by_cuts
 from popc.schedule.measures import measure_steps
 from popc.schedule.problem import OrderingProblem
 from popc.schedule.simplify import simplify
@@ -42,6 +43,8 @@ def find_lowest_peak(
     """
     smaller = simplify(problem, reduces=len(problem) <= closure_threshold)
     lower = bound_peak(smaller)
+    if lower < bound:
+        lower = max(lower, bound_by_cuts(smaller, bound))
     if lower >= bound:
         return ExactResult(None, bound, 0)
     if len(smaller) > _FEW_NODES:

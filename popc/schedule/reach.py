@@ -7,8 +7,9 @@ number of nodes, not with its square.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final, TypeVar
 
 from popc.schedule.flat import find_native, lists_of
@@ -34,17 +35,19 @@ def find_followed(
     """
     place = {node: index for index, node in enumerate(order)}
     depth = _find_depths(order, successors)
-    holders: dict[int, list[_Node]] = {mark: [] for those in asked.values() for mark in those}
+    holders: dict[int, list[tuple[int, int]]] = {m: [] for those in asked.values() for m in those}
     for node, those in marks.items():
         for mark in those:
             if mark in holders:
-                holders[mark].append(node)
+                holders[mark].append((depth[node], place[node]))
+    lasts = {mark: _lasts(found) for mark, found in holders.items()}
     questions: list[tuple[int, int, _Node, int]] = []  # places of the first and last, node, mark
     for node, those in asked.items():
         for mark in those:
-            deeper = [place[other] for other in holders[mark] if depth[other] > depth[node]]
-            if deeper:
-                questions.append((place[node], max(deeper), node, mark))
+            depths, last = lasts[mark]
+            index = bisect_right(depths, depth[node])
+            if index < len(depths):
+                questions.append((place[node], last[index], node, mark))
     questions.sort(key=lambda question: question[:2])
     found: set[tuple[_Node, int]] = set()
     for low in range(0, len(questions), _BITS):
@@ -53,6 +56,13 @@ def find_followed(
         region = order[part[0][0] : max(last for _, last, *_ in part) + 1]
         found |= _answer(region, successors, marks, part, bits)
     return found
+
+
+def _lasts(holders: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """The depths of nodes, sorted, and for each the last place of it and of those behind it."""
+    holders.sort()
+    places = accumulate((place for _, place in reversed(holders)), max)
+    return [depth for depth, _ in holders], list(places)[::-1]
 
 
 def _answer(

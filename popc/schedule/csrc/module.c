@@ -3,11 +3,11 @@
 #include <Python.h>
 #include <stdlib.h>
 
-#include "bound.h"
+#include "flow.h"
 #include "exact.h"
 #include "merge.h"
 
-enum { COLUMNS = 16, BESIDE = 8 };  // of a problem; arrays that may stand beside them
+enum { COLUMNS = 16, BESIDE = 9 };  // of a problem; arrays that may stand beside them
 
 typedef struct {
     Py_buffer buffers[COLUMNS + BESIDE];
@@ -213,21 +213,47 @@ static bool read_bound(Held *held, Bound *bound, PyObject *arrays[]) {
     return fits || refuse();
 }
 
+// Reads a problem and what bounds need of it, and an array for the result.
+static int64_t *read_bounded(
+    Held *held, Bound *bound, Shift *problem, PyObject *objects[], int64_t *count) {
+    bound->problem = problem;
+    if (!read_order(held, problem, objects, PyBUF_SIMPLE)) return NULL;
+    if (!read_bound(held, bound, objects + 2)) return NULL;
+    return numbers_of(held, objects[BOUND_COLUMNS + 2], PyBUF_WRITABLE, count);
+}
+
 static PyObject *find_certain(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *tables[2], *arrays[BOUND_COLUMNS], *result;
+    PyObject *o[BOUND_COLUMNS + 3];
     if (!PyArg_ParseTuple(
-            args, "O!OOOOOOOO", &PyTuple_Type, &tables[0], &tables[1], &arrays[0], &arrays[1],
-            &arrays[2], &arrays[3], &arrays[4], &arrays[5], &result))
+            args, "O!OOOOOOOO", &PyTuple_Type, &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6],
+            &o[7], &o[8]))
         return NULL;
     Held held = {.count = 0};
     Shift problem = {.is_over = NULL};
-    Bound bound = {.problem = &problem};
+    Bound bound;
+    int64_t count, *live = read_bounded(&held, &bound, &problem, o, &count);
     Outcome outcome = INTERRUPTED;
-    if (read_order(&held, &problem, tables, PyBUF_SIMPLE) && read_bound(&held, &bound, arrays)) {
-        int64_t count;
-        int64_t *live = numbers_of(&held, result, PyBUF_WRITABLE, &count);
-        outcome = live && count == problem.nodes ? add_certain_bytes(&bound, live) : UNFIT;
+    if (live) outcome = count == problem.nodes ? add_certain_bytes(&bound, live) : UNFIT;
+    return conclude(&held, outcome) ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *find_least(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o[BOUND_COLUMNS + 3], *chosen;
+    if (!PyArg_ParseTuple(
+            args, "O!OOOOOOOOO", &PyTuple_Type, &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6],
+            &o[7], &chosen, &o[8]))
+        return NULL;
+    Held held = {.count = 0};
+    Shift problem = {.is_over = NULL};
+    Bound bound;
+    int64_t count, asked, *bytes = read_bounded(&held, &bound, &problem, o, &count);
+    Outcome outcome = INTERRUPTED;
+    if (bytes) {
+        const int64_t *nodes = numbers_of(&held, chosen, PyBUF_SIMPLE, &asked);
+        const bool fits = nodes && asked == count && all_below(nodes, asked, problem.nodes);
+        outcome = fits ? find_least_bytes(&bound, nodes, count, bytes) : UNFIT;
     }
     return conclude(&held, outcome) ? Py_NewRef(Py_None) : NULL;
 }
@@ -302,6 +328,7 @@ static PyObject *merge(PyObject *module, PyObject *args) {
 static PyMethodDef methods[] = {
     {"add_certain_bytes", find_certain, METH_VARARGS, "What popc.schedule.bound defines."},
     {"search_exactly", find_lowest, METH_VARARGS, "What popc.schedule.exact defines."},
+    {"find_least_bytes", find_least, METH_VARARGS, "What popc.schedule.flow defines."},
     {"merge_nodes", merge, METH_VARARGS, "What popc.schedule.simplify defines."},
     {"order_nodes", order, METH_VARARGS, "What popc.schedule.algorithms.kahn defines."},
     {"measure_steps", measure, METH_VARARGS, "What popc.schedule.measures defines."},
