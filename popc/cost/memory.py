@@ -114,7 +114,7 @@ class _Tiles:
 
     def lies_for_good(self, tensor: Tensor) -> bool:
         """True if memory is its own from load to unload."""
-        if tensor.kind in {TensorKind.CONSTANT, TensorKind.VARIABLE}:
+        if tensor.kind.outlasts_runs:
             return True
         placement = self.plan.placements.get(tensor)
         return placement is not None and placement.region in _LASTING
@@ -226,7 +226,7 @@ class MemoryWalk:
         self._target = target
         self._tiles = _Tiles(graph, schedule, plan, target, chip)
         self._phases = phases
-        self._code = measure_code(graph, uses, target)
+        self._code = measure_code(graph, uses, target, chip)
         self._base: Array = self._tiles.always + total(self._code)
         self._base += target.tile.stack_bytes + self._tiles.gaps
         self._live: Array = np.zeros(self._tiles.count, np.int64)
