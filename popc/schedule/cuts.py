@@ -67,7 +67,7 @@ def restrict(
 def _relations(
     problem: OrderingProblem,
 ) -> tuple[list[list[int]], dict[int, list[int]], list[int]]:
-    """Of each buffer, who reads it; what is freed with it, if it is not alone; who makes it.
+    """The readers of each buffer, what is freed with it, and who makes it.
 
     What nobody makes is there from the start, if at all.
     """

@@ -120,7 +120,7 @@ def _reach(links: Sequence[Iterable[int]], node: int) -> set[int]:
 
 
 def _network(problem: OrderingProblem, before: set[int], behind: set[int]) -> _Network:
-    """How many bytes go from each point to the others; what has no limit holds points together."""
+    """The bytes that go from each point to the others; what has no limit holds points together."""
     network: _Network = defaultdict(lambda: defaultdict(int))
     for start, end, room in _arcs(problem):
         network[start][end] += room
