@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from popc.devices import (
-    bytes_of_busiest_tile,
     chooses_target,
+    costs_on_device,
     lowest_on_device,
     settled_storage,
 )
@@ -215,11 +215,11 @@ def transform_program(
 def _with_settled_storage(request: CompileRequest, loaded: LoadedModel) -> CompileRequest:
     """The request with a decision about all that is kept off chip when that is needed."""
 
-    def needs(options: Options) -> int:
+    def fits(options: Options) -> bool:
         planned = plan_program(request.with_options(options), loaded)
-        return bytes_of_busiest_tile(planned.graph, planned.schedule, planned.plan, options)
+        return costs_on_device(planned.graph, planned.schedule, planned.plan, options).fits
 
-    options = settled_storage(request.options, needs)
+    options = settled_storage(request.options, fits, trains=request.trains)
     return request if options is request.options else request.with_options(options)
 
 

@@ -11,18 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from popc.ir import Graph
 from popc.memory import MemoryPlan
-from popc.options import Algorithm, FrozenTable, Options, ScheduleOptions, TieBreaker
+from popc.options import (
+    Algorithm,
+    FrozenTable,
+    Options,
+    ScheduleOptions,
+    TieBreaker,
+    VirtualGraphMode,
+)
 from popc.options.locations import TensorStorage
 from popc.schedule import Schedule, build_schedule
 from popc_runtime.format import Origin
 
 if TYPE_CHECKING:
-    from popc.cost import CostSettings, Planner
+    from popc.cost import CostReport, CostSettings, Planner
     from popc.target import Target
 
 __all__ = [
-    "bytes_of_busiest_tile",
     "chooses_target",
+    "costs_on_device",
     "lowest_on_device",
     "settings_of",
     "settled_storage",
@@ -73,14 +80,16 @@ def settings_of(options: Options) -> CostSettings:
     )
 
 
-def settled_storage(options: Options, needs: Callable[[Options], int]) -> Options:
+def settled_storage(options: Options, fits: Callable[[Options], bool], *, trains: bool) -> Options:
     """Options in which nothing is kept off chip when it is needed: it is, or it is not.
 
-    What is needed least often goes first, kind by kind, until the program fits.
+    What is needed least often goes first, kind by kind, until the program fits; the strongest
+    choice is not tried, as there is none after it.
 
     Args:
         options: Those of the program.
-        needs: How many bytes the busiest tile of a program with other options needs.
+        fits: Whether the target holds a program with other options.
+        trains: Whether the program has a backward pass.
 
     Raises:
         OptionError: see `target_of`.
@@ -88,33 +97,46 @@ def settled_storage(options: Options, needs: Callable[[Options], int]) -> Option
     kinds = [kind for kind in _SELDOM_FIRST if options.tensor_location(kind).is_open]
     if not kinds:
         return options
-    target = target_of(options)
-    most = len(kinds) if target.host.streaming_memory_bytes else 0
+    used = [kind for kind in kinds if _occurs(kind, options, trains=trains)]
+    most = len(used) if target_of(options).host.streaming_memory_bytes else 0
     for count in range(most):
-        found = _with_storage(options, kinds, count)
-        if needs(found) <= target.tile.memory_bytes:
+        found = _with_storage(options, kinds, used[:count])
+        if fits(found):
             return found
-    return _with_storage(options, kinds, most)
+    return _with_storage(options, kinds, used[:most])
 
 
-def _with_storage(options: Options, kinds: Sequence[str], moved: int) -> Options:
-    """The first ``moved`` of ``kinds`` off chip, the others on it."""
+def _occurs(kind: str, options: Options, *, trains: bool) -> bool:
+    """True if a program may have tensors of ``kind`` that can be kept off chip."""
+    match kind:
+        case "accumulator":
+            return trains and options.accumulation_factor > 1
+        case "activation":
+            return trains or options.virtual_graph_mode is VirtualGraphMode.EXECUTION_PHASES
+        case "optimizer_state":
+            return trains
+        case _:
+            return True
+
+
+def _with_storage(options: Options, kinds: Sequence[str], moved: Sequence[str]) -> Options:
+    """Options with the ``moved`` of ``kinds`` off chip, and the others on it."""
     locations: dict[str, Any] = {}
-    for place, kind in enumerate(kinds):
+    for kind in kinds:
         name = f"{kind}_tensor_location"
-        storage = TensorStorage.OFF_CHIP if place < moved else TensorStorage.ON_CHIP
+        storage = TensorStorage.OFF_CHIP if kind in moved else TensorStorage.ON_CHIP
         locations[name] = FrozenTable({**getattr(options, name), "storage": storage})
     return replace(options, **locations)
 
 
-def bytes_of_busiest_tile(
+def costs_on_device(
     graph: Graph,
     schedule: Schedule,
     plan: MemoryPlan,
     options: Options,
     planner: Planner | None = None,
-) -> int:
-    """The bytes that the tile with the least room needs, temporary data included.
+) -> CostReport:
+    """The costs of a run on the target of ``options``.
 
     ``planner`` knows products that have been planned for the same target.
 
@@ -124,8 +146,7 @@ def bytes_of_busiest_tile(
     from popc.cost import estimate_costs
 
     target, settings = target_of(options), settings_of(options)
-    costs = estimate_costs(graph, schedule, plan, target, settings, planner)
-    return max(chip.peak_bytes for chip in costs.memory)
+    return estimate_costs(graph, schedule, plan, target, settings, planner)
 
 
 def lowest_on_device(
@@ -144,7 +165,8 @@ def lowest_on_device(
     planner = Planner(target_of(options))  # products are planned once for all schedules
 
     def busiest(candidate: Schedule) -> int:
-        return bytes_of_busiest_tile(graph, candidate, plan(candidate), options, planner)
+        costs = costs_on_device(graph, candidate, plan(candidate), options, planner)
+        return max(chip.peak_bytes for chip in costs.memory)
 
     others = [other for other in _of_kahn(graph, options) if other.orders != schedule.orders]
     return min([schedule, *others], key=busiest) if others else schedule

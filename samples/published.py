@@ -73,9 +73,13 @@ class _Builder:
 
     def linear(self, x: str, name: str, inputs: int, outputs: int) -> str:
         """x W + b over the last dimension."""
-        weight = self.weight(f"{name}.weight", inputs, outputs, scale=inputs**-0.5)
-        product = self("MatMul", x, weight, name=f"{name}.product")
+        product = self.product(x, name, inputs, outputs)
         return self("Add", product, self.full(f"{name}.bias", outputs), name=f"{name}.out")
+
+    def product(self, x: str, name: str, inputs: int, outputs: int) -> str:
+        """x W over the last dimension."""
+        weight = self.weight(f"{name}.weight", inputs, outputs, scale=inputs**-0.5)
+        return self("MatMul", x, weight, name=f"{name}.product")
 
     def layer_norm(self, x: str, name: str, size: int) -> str:
         """Normalise the last dimension."""
@@ -206,14 +210,26 @@ def bert_large(dtype: str = "float32", *, length: int = 128, layers: int = 24) -
 
 
 def bert_large_joint(
-    dtype: str = "float32", *, length: int = 128, layers: int = 24
+    dtype: str = "float32", *, length: int = 128, layers: int = 24, norms: int = 2
 ) -> onnx.ModelProto:
-    """The same, but one product makes queries, keys and values, as in PopART's."""
-    return _bert(_Builder("bert_large", dtype), 1024, 16, length, layers, joint=True)
+    """The same as PopART has it: one product makes queries, keys and values, without biases.
+
+    ``norms``: normalisations of a layer; with 1, what a second one that is a call has no code for.
+    """
+    builder = _Builder("bert_large", dtype)
+    attention = partial(_joint_attention, biased=False)
+    return _bert(builder, 1024, 16, length, layers, attention=attention, norms=norms)
 
 
 def _bert(
-    b: _Builder, size: int, heads: int, length: int, layers: int, *, joint: bool = False
+    b: _Builder,
+    size: int,
+    heads: int,
+    length: int,
+    layers: int,
+    *,
+    attention: Callable[..., str] | None = None,
+    norms: int = 2,
 ) -> onnx.ModelProto:
     words = b("Gather", b.weight("words", 30_522, size, scale=0.02), "tokens")
     types = b("Gather", b.weight("types", 2, size, scale=0.02), "types_of_tokens")
@@ -225,12 +241,12 @@ def _bert(
     bias = b("Unsqueeze", bias, b.integers("mask_axes", 1, 2))
     for layer in range(layers):
         name = f"layer{layer}"
-        attention = _joint_attention if joint else _attention
-        y = attention(b, x, name, size, heads, length, bias)
+        y = (attention or _attention)(b, x, name, size, heads, length, bias)
         x = b.layer_norm(b("Add", x, y), f"{name}.norm1", size)
         y = b("Gelu", b.linear(x, f"{name}.up", size, 4 * size))
         y = b.linear(y, f"{name}.down", 4 * size, size)
-        x = b.layer_norm(b("Add", x, y), f"{name}.norm2", size)
+        x = b("Add", x, y)
+        x = b.layer_norm(x, f"{name}.norm2", size) if norms > 1 else x
     b("Identity", x, name="hidden")
     integers = onnx.TensorProto.INT64
     inputs = [
@@ -287,11 +303,23 @@ def vit_so400m(dtype: str = "float32", *, layers: int = 27) -> onnx.ModelProto:
 
 
 def _joint_attention(
-    b: _Builder, x: str, name: str, size: int, heads: int, length: int, bias: str = ""
+    b: _Builder,
+    x: str,
+    name: str,
+    size: int,
+    heads: int,
+    length: int,
+    bias: str = "",
+    *,
+    biased: bool = True,
 ) -> str:
-    """Attention of all heads; one product makes queries, keys and values."""
+    """Attention of all heads; one product makes queries, keys and values.
+
+    ``bias`` is added to the scores; ``biased``: whether products have biases of their own.
+    """
+    product = b.linear if biased else b.product
     split = b.integers(f"{name}.split", 0, length, 3, heads, size // heads)
-    joint = b("Reshape", b.linear(x, f"{name}.joint", size, 3 * size), split)
+    joint = b("Reshape", product(x, f"{name}.joint", size, 3 * size), split)
     joint = b("Transpose", joint, perm=[2, 0, 3, 1, 4])
     q, k, v = (
         b("Gather", joint, b.scalar(f"{name}.{part}", index), axis=0)
@@ -303,7 +331,7 @@ def _joint_attention(
     mixed = b("MatMul", b("Softmax", scores, axis=-1), v, name=f"{name}.mixed")
     merge = b.integers(f"{name}.merge", 0, length, size)
     merged = b("Reshape", b("Transpose", mixed, perm=[0, 2, 1, 3]), merge)
-    return b.linear(merged, f"{name}.mix", size, size)
+    return product(merged, f"{name}.mix", size, size)
 
 
 def _attention(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     And import everything: hypothesis draws numbers that it finds in modules, if they are imported.
     """
+    # Compiled modules are kept, whoever runs the tests: a hundred processes import popc.
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if config.getoption("--record-oracles"):
         config.stash[_RECORDER] = Recorder()
     for package in (popc, popc_runtime):
@@ -84,6 +89,20 @@ def cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for variable in ("POPC_CACHE_MAX_SIZE", "POPC_CACHE_MAX_AGE"):
         os.environ.pop(variable, None)
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_power_failures() -> Iterator[None]:
+    """Files need not be on the disk when a test goes on: thousands are written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves, which stay, to no collection of cycles."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

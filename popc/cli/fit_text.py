@@ -39,8 +39,10 @@ def headline(diagnosis: Diagnosis) -> str:
     if diagnosis.fits:
         left = -worst.excess / worst.limit
         return f"the program fits {diagnosis.target}: {need} ({left:.0%} left)"
-    over = worst.excess / worst.limit
-    return f"the program does not fit {diagnosis.target}: {need} ({over:.0%} too many)"
+    over = f"{worst.excess / worst.limit:.0%} too many"
+    if worst.peak <= worst.limit:
+        over = f"{worst.excess:,} more for code than its region for that has"
+    return f"the program does not fit {diagnosis.target}: {need} ({over})"
 
 
 def explanation_lines(explanation: Explanation, line_of: LineOf) -> list[str]:

@@ -352,6 +352,7 @@ _FULLEST: Final = record(
             COUNT,
         )
     },
+    excess=WHOLE,
     op=TEXT,
     op_type=TEXT,
     node=TEXT,

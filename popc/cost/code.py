@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from popc.cost.chips import takes_part
 from popc.cost.codesize import BASE, CodeUse, code_bytes, host_bytes, kinds_of, sizes_of
 from popc.cost.mapping import linear_mapping
 from popc.cost.report import CODE_CATEGORIES
@@ -23,8 +24,10 @@ _REMOTE: Final = frozenset({"RemoteGather", "RemoteLoad", "RemoteScatterAdd", "R
 _HOST: Final = frozenset({"HostLoad", "HostStore"})
 
 
-def measure_code(graph: Graph, uses: Sequence[CodeUse], target: Target) -> dict[str, Array]:
-    """Bytes of every tile, by category, of the ops of one chip."""
+def measure_code(
+    graph: Graph, uses: Sequence[CodeUse], target: Target, chip: int = 0
+) -> dict[str, Array]:
+    """Bytes of every tile of a chip, by category; ``uses`` are those of its ops."""
     totals: dict[str, Array] = {
         name: np.full(target.tiles_per_ipu, BASE.get(name, 0), np.int64) for name in CODE_CATEGORIES
     }
@@ -42,7 +45,7 @@ def measure_code(graph: Graph, uses: Sequence[CodeUse], target: Target) -> dict[
                 kinds[kind][span] = True
     for kind, used in kinds.items():
         totals["vertex_code"] += code_bytes(kind) * used
-    _add_transfers(graph, target, totals)
+    _add_transfers(graph, target, chip, totals)
     return totals
 
 
@@ -71,13 +74,13 @@ class _Place:
         self.next = end % self.count
 
 
-def _add_transfers(graph: Graph, target: Target, totals: dict[str, Array]) -> None:
-    """Code and headers of what goes beyond the chip."""
+def _add_transfers(graph: Graph, target: Target, chip: int, totals: dict[str, Array]) -> None:
+    """Code and headers of what goes beyond the chip, or comes from there."""
     found: dict[str, list[int]] = defaultdict(list)
     for nested in graph.walk():
         for op in nested.ops:
             name = _kind_of_transfer(op)
-            if name:
+            if name and takes_part(op, chip, target.num_ipus):
                 found[name].append(_bytes_of(op, target))
     for name, sizes in found.items():
         totals[name] += host_bytes(sizes, target)

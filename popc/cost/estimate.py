@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import prod
@@ -16,7 +16,7 @@ from popc.cost.memory import MemoryWalk
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import Timeline, pipeline_step
 from popc.cost.planner import Plan, Planner
-from popc.cost.report import CostReport, MemoryReport, OpCost
+from popc.cost.report import CostReport, OpCost
 from popc.cost.rules import RULES
 from popc.cost.settings import CostSettings
 from popc.cost.transfers import find_hidden, merged_copies, merged_transfers, op_cycles, times_taken
@@ -39,7 +39,7 @@ __all__ = ["estimate_costs", "estimate_execution"]
 # an exchange takes: a loop over a hundred phases takes a thousandth longer if they are doubled.
 _LOOP_CYCLES = 60
 _PREDICATE_BYTES = 4  # a word
-_PLANNED_AGAIN = 2  # times at most that ops are planned for what memory others leave them
+_PLANNED_AGAIN = 4  # times at most that ops are planned for what memory others leave them
 
 
 def estimate_costs(
@@ -62,7 +62,8 @@ def estimate_costs(
     ops = tuple(_without(hidden.get(op, 0), cost) for op, cost in found.costs)
     plans, assumed = estimator.planned, tuple(estimator.assumed)
     pipeline = estimator.timeline.cost()
-    return CostReport(target, ops, found.memory, _samples(graph), plans, assumed, pipeline)
+    memory = tuple(walk.report() for walk in found.walks)
+    return CostReport(target, ops, memory, _samples(graph), plans, assumed, pipeline)
 
 
 def estimate_execution(
@@ -86,35 +87,36 @@ class _Found:
 
     estimator: _Estimator
     costs: list[tuple[Op, OpCost]]
-    memory: tuple[MemoryReport, ...]
+    walks: tuple[MemoryWalk, ...]  # of every chip
+
+    def lower_bounds(self) -> dict[Op, int]:
+        """Bytes for the plans of ops during which a tile lacks some, where that leaves any."""
+        planned = self.estimator.planned_bytes
+        over = dict(chain.from_iterable(walk.over.items() for walk in self.walks))
+        bounds = {op: planned.get(op, 0) - lacking for op, lacking in over.items()}
+        return {op: bound for op, bound in bounds.items() if bound > 0}
 
 
 def _settled(graph: Graph, schedule: Schedule, plan: MemoryPlan, machine: Machine) -> _Found:
     """The costs when ops that make a tile run over have been planned again, for less memory."""
-    found, over = _once(graph, schedule, plan, machine)
+    found = _once(graph, schedule, plan, machine)
     for _ in range(_PLANNED_AGAIN):
-        bounds = found.estimator.lower_bounds(over)
+        bounds = found.lower_bounds()
         if bounds.items() <= machine.bounds.items():  # nothing, or what has been tried
             break
         machine = replace(machine, bounds={**machine.bounds, **bounds})
-        found, over = _once(graph, schedule, plan, machine)
+        found = _once(graph, schedule, plan, machine)
     return found
 
 
-def _once(
-    graph: Graph, schedule: Schedule, plan: MemoryPlan, machine: Machine
-) -> tuple[_Found, dict[Op, int]]:
-    """The costs, and the bytes that the busiest tile lacks while ops run."""
+def _once(graph: Graph, schedule: Schedule, plan: MemoryPlan, machine: Machine) -> _Found:
+    """The costs, and walks over the memory of every chip, with plans within what bounds say."""
     estimator = _Estimator(machine, schedule, plan)
     costs = list(estimator.run(graph, 1))
-    over: dict[Op, int] = {}
-    memory: list[MemoryReport] = []
-    for chip in range(machine.target.num_ipus):
-        uses = estimator.uses.of(chip)
-        walk = MemoryWalk(graph, schedule, plan, estimator.phases, uses, machine.target, chip)
-        memory.append(walk.report())
-        over |= walk.over
-    return _Found(estimator, costs, tuple(memory)), over
+    phases, uses, target = estimator.phases, estimator.uses, machine.target
+    chips = range(target.num_ipus)
+    walks = (MemoryWalk(graph, schedule, plan, phases, uses.of(n), target, n) for n in chips)
+    return _Found(estimator, costs, tuple(walks))
 
 
 def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) -> Machine:
@@ -149,7 +151,7 @@ class _Estimator:
         self._layouts: dict[Tensor, Layout] = {}
         self._chips = machine.target.num_ipus
         self.uses = CodeUses()
-        self._planned: dict[Op, int] = {}  # temporary bytes of plans
+        self.planned_bytes: dict[Op, int] = {}  # temporary ones, of plans
         self._step: tuple[bool, int] | None = None  # of the pipeline, if a stage is looked into
         self._copies: dict[Op, int] = {}  # of operands and results of calls, while an op runs
         self.timeline = Timeline()
@@ -160,11 +162,6 @@ class _Estimator:
     def planned(self) -> int:
         """The number of different convolutions and products that were planned."""
         return self._machine.planner.count
-
-    def lower_bounds(self, over: Mapping[Op, int]) -> dict[Op, int]:
-        """Bytes for the plans of ops during which a tile lacks some, where that leaves any."""
-        bounds = {op: self._planned.get(op, 0) - lacking for op, lacking in over.items()}
-        return {op: bound for op, bound in bounds.items() if bound > 0}
 
     def hidden(self, graph: Graph) -> dict[Op, int]:
         """Cycles of a single run of transfers that pass meanwhile; when all costs are known."""
@@ -205,16 +202,17 @@ class _Estimator:
         held = work.held + self._copies.get(op, 0)
         phases = tuple(replace(phase, temporary=phase.temporary + held) for phase in work.phases)
         self._note(op, phases, work.plans)
-        if work.plans:
-            self._planned[op] = max(plan.temporary_bytes for plan in work.plans)
+        self.planned_bytes[op] = work.planned_bytes
         self._lay_out(op, work)
         plans = (*(str(plan) for plan in work.plans), *([work.steps] if work.steps else []))
         return self._cost(op, times, phases, plans)
 
     def _note(self, op: Op, phases: tuple[Phase, ...], plans: Sequence[Plan] = ()) -> None:
+        is_known = bool(self.phases.get(op))  # of a graph that has been called before
         self.phases[op] = phases
-        chip = chip_of(op, self._chips)
-        self.uses.note(op, chip, phases, plans, self._machine_of(op), self._layouts)
+        if phases and not is_known:
+            chip = chip_of(op, self._chips)
+            self.uses.note(op, chip, phases, plans, self._machine_of(op), self._layouts)
 
     def _cost(
         self, op: Op, times: int, phases: Sequence[Phase], plans: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping as Table
 
 import numpy as np
 
-from popc.ir import Tensor, TensorKind
+from popc.ir import Tensor
 from popc_runtime.format import Array, DType
 from popc_runtime.ground.frozen import frozen
 
@@ -141,5 +141,4 @@ _WEIGHTS = Layout("weights", placed=True)
 
 def layout_of(layouts: Table[Tensor, Layout], tensor: Tensor) -> Layout:
     """The layout of a tensor, of those that ops have given theirs."""
-    lasting = tensor.kind in {TensorKind.CONSTANT, TensorKind.VARIABLE}
-    return layouts.get(tensor, _WEIGHTS if lasting else LINEAR)
+    return layouts.get(tensor, _WEIGHTS if tensor.kind.outlasts_runs else LINEAR)

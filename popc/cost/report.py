@@ -234,9 +234,14 @@ class MemoryReport:
         return max(self.peak, default=0)
 
     @property
+    def excess(self) -> int:
+        """Bytes that the busiest tile lacks, in all or for code; negative if it has some left."""
+        return self.regions.overflowed or self.peak_bytes - self.limit
+
+    @property
     def fits(self) -> bool:
-        """True if no tile needs more than it has, all of it or for code."""
-        return self.peak_bytes <= self.limit and not self.regions.overflowed
+        """True if no tile needs more than it has, in all or for code."""
+        return self.excess <= 0
 
     @property
     def tiles_over(self) -> int:

@@ -10,7 +10,7 @@ from popc.cost.machine import Machine
 from popc.cost.mapping import Layout, layout_of, linear_mapping
 from popc.cost.phases import Phase
 from popc.cost.planner import Plan
-from popc.ir import Op, Tensor, TensorKind
+from popc.ir import Op, Tensor
 
 __all__ = ["CodeUses"]
 
@@ -19,11 +19,10 @@ _MOVING_WEIGHTS: Final = frozenset({"convolve", "gather", "scale and bias", "sli
 
 
 class CodeUses:
-    """Steps of the ops of each chip, every op once."""
+    """Steps of the ops of each chip."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, object]] = set()
-        self._ops: set[Op] = set()
         self._uses: dict[int, list[CodeUse]] = {}
 
     def of(self, chip: int) -> Sequence[CodeUse]:
@@ -39,10 +38,7 @@ class CodeUses:
         machine: Machine,
         layouts: Mapping[Tensor, Layout],
     ) -> None:
-        """Add the steps of an op; what a graph that is called does is there once."""
-        if op in self._ops or not phases:
-            return
-        self._ops.add(op)
+        """Add the steps of an op that has not been noted."""
         key = chip, _signature(op, phases)
         numbers = enumerate(phases)
         weights = frozenset(number for number, phase in numbers if _moves_weights(op, phase))
@@ -72,7 +68,7 @@ def _moves_weights(op: Op, phase: Phase) -> bool:
 
 
 def _lasts(tensor: Tensor) -> bool:
-    return tensor.kind in {TensorKind.CONSTANT, TensorKind.VARIABLE} and tensor.type.rank > 0
+    return tensor.kind.outlasts_runs and tensor.type.rank > 0
 
 
 def _signature(op: Op, phases: tuple[Phase, ...]) -> object:

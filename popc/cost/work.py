@@ -49,6 +49,7 @@ class Work:
     steps: str = ""  # of a chain of elementwise ops, in words
     layout: Layout | None = None  # of the results, if it is not that of operand 0
     held: int = 0  # temporary bytes on the busiest tile beside those of the phases
+    planned_bytes: int = 0  # temporary bytes of the plan that needs most, of a product or lookups
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -84,7 +85,7 @@ class Work:
         layout = self.layout_of(tensor)
         if layout.placed:
             return PLACED
-        return TURNED if layout.turned == last else OperandLayout(layout.block, layout.block)
+        return TURNED if layout.turned == last else OperandLayout(layout.block)
 
     def has(self, index: int) -> bool:
         """True if an optional operand is given."""
@@ -256,6 +257,7 @@ class Work:
         self, plan: GatherPlan, names: tuple[str, str], sources: tuple[int, int], vertex: str
     ) -> None:
         """Both stages of a plan, the second of which it may not have."""
+        self.planned_bytes = max(self.planned_bytes, plan.temporary_bytes)
         for stage, compute in enumerate(plan.compute):
             if not compute:
                 continue
@@ -326,6 +328,7 @@ class Work:
         """Plan a convolution and add its phases."""
         plan = self.machine.planner.plan(problem, self.proportion)
         self.plans.append(plan)
+        self.planned_bytes = max(self.planned_bytes, plan.temporary_bytes)
         for part in plan.parts:
             vertex = _VERTICES.get(part.name, "") or _vertex(problem, plan)
             counts = (part.compute, part.exchange, part.exchanges, part.launches)

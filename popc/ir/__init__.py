@@ -2,6 +2,7 @@
 
 from popc.ir.dot import format_dot
 from popc.ir.graph import Graph, Op, Tensor
+from popc.ir.names import free_name, names_of_graphs
 from popc.ir.ordering import OrderedPair, Ordering, order_closely
 from popc.ir.printer import format_graph
 from popc.ir.settings import CallSite, OpSettings, ProductCut, Recompute, StepPart
@@ -27,6 +28,8 @@ __all__ = [
     "VariableRole",
     "format_dot",
     "format_graph",
+    "free_name",
+    "names_of_graphs",
     "order_closely",
     "verify",
 ]

@@ -29,6 +29,11 @@ class TensorKind(StrEnum):
     CONSTANT = "constant"  # data known at compile time
     VARIABLE = "variable"  # lives on the device from run to run
 
+    @property
+    def outlasts_runs(self) -> bool:
+        """True for what is there before a run and after it."""
+        return self in (TensorKind.CONSTANT, TensorKind.VARIABLE)
+
 
 @dataclass(frozen=True, slots=True)
 class TensorType:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from popc.ir import Graph, Op, Tensor
+from popc.ir import Graph, Op, Tensor, names_of_graphs
 from popc.ir.attributes import integer
 from popc.lowering.slots import SlotTable
 from popc.memory import MemoryPlan
@@ -58,7 +58,7 @@ class _Lowering:
     """Walks the schedule; holds the slot table."""
 
     def __init__(self, schedule: Schedule, plan: MemoryPlan, callees: Iterable[Graph]) -> None:
-        self.names = _program_names(callees)
+        self.names = names_of_graphs(callees, (_LOAD, _MAIN))
         self.schedule = schedule
         self.plan = plan
         self.slots = SlotTable(plan)
@@ -91,19 +91,6 @@ class _Lowering:
         if self.plan.placements[source] == self.plan.placements[target]:
             return []
         return [Instruction("Copy", (self.slots.of(source),), (self.slots.of(target),), {}, name)]
-
-
-def _program_names(callees: Iterable[Graph]) -> dict[Graph, str]:
-    """A name for the program of each graph that is called: that of the graph, made unique."""
-    names: dict[Graph, str] = {}
-    taken = {_LOAD, _MAIN}
-    for callee in callees:
-        name, number = callee.name, 1
-        while name in taken:
-            name, number = f"{callee.name}_{number}", number + 1
-        taken.add(name)
-        names[callee] = name
-    return names
 
 
 def _call(lowering: _Lowering, op: Op) -> list[Item]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from popc.ir import Graph, Op, Recompute, Tensor, TensorKind
+from popc.ir import Graph, Op, Recompute, Tensor
 from popc.ops.load import find_load_ops
 from popc.options import AutoRecomputation, Options
 from popc_runtime.errors import OptionError
@@ -75,8 +75,7 @@ def _weights(tensors: Sequence[Tensor]) -> Iterator[int]:
     """Bytes of the weights among operands, and of what is computed from weights alone."""
     for tensor in dict.fromkeys(tensors):
         op = tensor.producer
-        is_weight = tensor.kind in (TensorKind.CONSTANT, TensorKind.VARIABLE)
-        if is_weight or (op is not None and _is_settled(op)):
+        if tensor.kind.outlasts_runs or (op is not None and _is_settled(op)):
             yield tensor.type.nbytes
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from popc.ir import Graph, Op, Tensor, TensorKind
+from popc.ir import Graph, Op, Tensor
 from popc_runtime.errors import OptionError
 
 __all__ = ["balanced_cuts", "best_cuts_naively", "split_automatically", "varying_ops"]
@@ -85,7 +85,9 @@ def _costs(order: Sequence[Op], copies_of_weights: int, *, trains: bool) -> list
     seen: set[Tensor] = set()
     costs: list[int] = []
     for op in order:
-        weights = [operand for operand in dict.fromkeys(op.present_inputs) if _is_weight(operand)]
+        weights = [
+            operand for operand in dict.fromkeys(op.present_inputs) if operand.kind.outlasts_runs
+        ]
         new = [weight for weight in weights if weight not in seen]
         seen.update(new)
         cost = copies_of_weights * sum(tensor.type.nbytes for tensor in new)
@@ -93,10 +95,6 @@ def _costs(order: Sequence[Op], copies_of_weights: int, *, trains: bool) -> list
             cost += sum(output.type.nbytes for output in op.outputs if _is_kept(output))
         costs.append(cost)
     return costs if any(costs) else [sum(t.type.nbytes for t in op.outputs) for op in order]
-
-
-def _is_weight(tensor: Tensor) -> bool:
-    return tensor.kind in (TensorKind.CONSTANT, TensorKind.VARIABLE)
 
 
 def _is_kept(tensor: Tensor) -> bool:

@@ -8,13 +8,21 @@ the session's options make PopART have them too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Final
 
 from popc.autodiff import GRADIENT_PREFIX
-from popc.ir import Graph, Op, OpSettings, Recompute, StepPart, Tensor, TensorType
+from popc.ir import (
+    Graph,
+    Op,
+    OpSettings,
+    Recompute,
+    StepPart,
+    Tensor,
+    TensorType,
+    names_of_graphs,
+)
 from popc.ir.attributes import text
 from popc.ops.control import callee_of
 from popc.ops.main_loops import ACCUMULATION_LOOP, PIPELINE, STEP_LOOP
@@ -66,7 +74,7 @@ class _Writer:
         losses: Mapping[str, str],
     ) -> None:
         self._orders = orders
-        self._names = _graph_names(orders)
+        self._names = names_of_graphs(orders, form="{name}({number})")
         self._losses = losses
         self._loops = bool(options.enableExplicitMainLoops)
         self._transfers = bool(options.useHostCopyOps)
@@ -180,15 +188,6 @@ def _is_repeated(op: Op) -> bool:
     stored = op.operand(0)
     loaded = stored.producer is not None and stored.producer.op_type == "HostLoad"
     return (loaded or stored.is_constant) and _stream(op) != stored.name
-
-
-def _graph_names(graphs: Iterable[Graph]) -> dict[Graph, str]:
-    """A name for each graph that no other one has."""
-    found: dict[str, Graph] = {}
-    for graph in graphs:
-        names = (f"{graph.name}({number})" if number else graph.name for number in count())
-        found[next(name for name in names if name not in found)] = graph
-    return {graph: name for name, graph in found.items()}
 
 
 def _anchor_names(orders: Mapping[Graph, Sequence[Op]]) -> dict[str, str]:

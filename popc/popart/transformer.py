@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from popc.ir import free_name
 from popc.popart.calls import native
 from popc.popart.errors import popart_exception
 from popc.popart.external_data import save_externally
@@ -147,11 +148,7 @@ class GraphTransformer:
         taken = {name for node in graph.node for name in (*node.input, *node.output)}
         for node in graph.node:
             while node.op_type == "BatchNormalization" and len(node.output) < _BATCH_NORM_OUTPUTS:
-                base = f"{node.output[0]}_{len(node.output)}"
-                name, number = base, 0
-                while name in taken:
-                    number += 1
-                    name = f"{base}_{number}"
+                name = free_name(f"{node.output[0]}_{len(node.output)}", taken)
                 taken.add(name)
                 node.output.append(name)
 

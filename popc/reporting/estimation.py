@@ -15,7 +15,7 @@ from popc.options import Options
 from popc_runtime.errors import DoesNotFitError, OptionError
 
 if TYPE_CHECKING:
-    from popc.cost import CostReport
+    from popc.cost import CostReport, MemoryReport
 
 __all__ = [
     "check_target",
@@ -80,9 +80,14 @@ def _misfits(report: CostReport) -> Iterator[str]:
         where = f"tile {step.tile}" + (f" of IPU {number}" if len(report.memory) > 1 else "")
         yield (
             f"{where} needs {chip.peak_bytes:,} bytes at {step.name}, "
-            f"{chip.peak_bytes - chip.limit:,} more than it has; "
+            f"{chip.excess:,} more than {_space(chip)}; "
             f"{chip.tiles_over:,} of {len(chip.peak):,} tiles need too much"
         )
+
+
+def _space(chip: MemoryReport) -> str:
+    """The end of a sentence about what is too small: a tile, or its region for code."""
+    return "it has" if chip.peak_bytes > chip.limit else "it has for code"
 
 
 def costs_of(planned: Planned, on: Options | None = None) -> CostReport:

@@ -237,12 +237,15 @@ class _Split:
 
         def finish(value: Tensor) -> None:
             found.append(value)
-            if len(found) == len(lookup.inputs):
+            if len(found) == len(present):
+                values = iter(found)
+                operands = [None if tensor is None else next(values) for tensor in lookup.inputs]
                 attributes, settings = dict(lookup.attributes), op.settings
-                whole = build(self.outer, lookup.op_type, found, attributes, settings=settings)
+                whole = build(self.outer, lookup.op_type, operands, attributes, settings=settings)
                 self._found(op.output, whole.output)
 
-        for tensor in lookup.present_inputs:
+        present = lookup.present_inputs
+        for tensor in present:
             rows = tensor.type.with_shape((count, *tensor.type.shape))
             formal = self.body.add_input(f"{tensor.name}_rows", rows)
             kept = build(self.body, "Stash", [formal, tensor, iteration], settings=op.settings)

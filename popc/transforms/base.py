@@ -6,14 +6,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self, TypeAlias
 
 from popc.ir import Graph, Op, verify
 from popc.ops.check_order import find_stuck
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["Pass", "PassOutcome", "PassReport", "RewritePass", "disguised", "run_to_fixed_point"]
+__all__ = [
+    "Pass",
+    "PassOutcome",
+    "PassReport",
+    "RewritePass",
+    "State",
+    "disguised",
+    "run_to_fixed_point",
+    "state_of",
+]
+
+State: TypeAlias = "list[object]"
 
 _MAX_ROUNDS = 20  # passes that undo each other would go on for ever
 
@@ -75,20 +86,25 @@ class Pass(ABC):
         del graph
         return ()
 
-    def __call__(self, graph: Graph, *, check: bool = False) -> PassReport:
+    def __call__(
+        self, graph: Graph, *, check: bool = False, before: State | None = None
+    ) -> PassReport:
         """Run, and with ``check`` verify the graph afterwards.
+
+        ``before`` is the `state_of` the graph, where somebody knows it.
 
         Raises:
             AssertionError: the pass has broken the graph or its own terms, or the graph has changed
                 although the pass says that it has not; names the pass.
         """
-        before = _state(graph) if check else []
+        if check and before is None:
+            before = state_of(graph)
         try:
             found = self.run(graph)
         except AssertionError as error:
             raise AssertionError(f"pass {self.name}: {error}") from error
         outcome = PassOutcome(found) if isinstance(found, int) else found
-        if check and (outcome.changes or _state(graph) != before):
+        if check and (outcome.changes or state_of(graph) != before):
             problems = [*verify(graph), *find_stuck(graph), *self.problems(graph)]
             if problems:
                 raise AssertionError(f"pass {self.name} broke the graph: {'; '.join(problems)}")
@@ -97,7 +113,7 @@ class Pass(ABC):
         return PassReport(self.name, outcome.changes, outcome.effects, outcome.notes)
 
 
-def _state(graph: Graph) -> list[object]:
+def state_of(graph: Graph) -> State:
     """All that passes may change of a graph and those nested in it, to be compared."""
     return [
         (

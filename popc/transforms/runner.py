@@ -10,7 +10,7 @@ from typing import Final
 from popc.ir import Graph, Op, Tensor
 from popc.options import Options, PartsContext
 from popc.progress import Snapshot
-from popc.transforms.base import Pass, PassReport, run_to_fixed_point
+from popc.transforms.base import Pass, PassReport, State, run_to_fixed_point, state_of
 from popc.transforms.batch_serialization import BatchSerialization
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.dead_code import DeadCode
@@ -88,6 +88,7 @@ class _Runner:
         self._on_snapshot = on_snapshot
         self._orders_hold = False
         self._changes = 0  # of all passes so far
+        self._state: State | None = None  # of the graph, where a check has asked since it changed
         self._idle: dict[type[Pass], tuple[int, PassReport]] = {}  # at so many changes
 
     def run(self, phases: Iterable[PassPhase]) -> Transformation:
@@ -114,8 +115,11 @@ class _Runner:
         changes, report = self._idle.get(type(pass_), (-1, None))
         if report is not None and changes == self._changes:
             return report
-        report = pass_(graph, check=check)
+        if check and self._state is None:
+            self._state = state_of(graph)
+        report = pass_(graph, check=check, before=self._state)
         if report.changes:
+            self._state = None
             self._orders_hold = False
             self._changes += report.changes
         else:

@@ -11,7 +11,7 @@ from popc.transforms.base import RewritePass
 from popc.transforms.context import PassContext
 from popc_runtime.errors import OptionError
 
-__all__ = ["SerializationPass", "parts_of"]
+__all__ = ["SerializationPass", "parts_of", "too_few_parts"]
 
 
 def parts_of(size: int, factor: int) -> tuple[int, ...] | None:
@@ -22,6 +22,15 @@ def parts_of(size: int, factor: int) -> tuple[int, ...] | None:
     each = -(-size // factor)
     last = size - each * (factor - 1)
     return (*(each for _ in range(factor - 1)), last) if last > 0 else None
+
+
+def too_few_parts(size: int, factor: int) -> str:
+    """The reason why `parts_of` has none, as what follows the name of what is cut.
+
+    too_few_parts(6, 5) is "6 make 3 parts of 2, not 5".
+    """
+    each = max(1, -(-size // factor))
+    return f"{size} make {-(-size // each)} parts of {each}, not {factor}"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from popc.ir import AttributeMap, Graph, Op, Tensor, TensorType
 from popc.ops.build import build
-from popc.transforms.serialization import SerializationPass, parts_of
+from popc.transforms.serialization import SerializationPass, parts_of, too_few_parts
 
 __all__ = ["SerializeLookups"]
 
@@ -70,7 +70,7 @@ def _problem(op: Op) -> str:
     rows = table.shape[0]
     if parts_of(rows, cut.factor) is not None:
         return ""
-    return f"{name}: {cut.factor} does not divide the {rows} rows of the table"
+    return f"{name}: of the table's rows, {too_few_parts(rows, cut.factor)}"
 
 
 class _Cutter:

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from popc.ir import AttributeMap, Graph, Op, ProductCut, Tensor
 from popc.ops.build import build
 from popc.ops.partials import PARTIALS
-from popc.transforms.serialization import SerializationPass, parts_of
+from popc.transforms.serialization import SerializationPass, parts_of, too_few_parts
 from popc_runtime.format import DType
 
 __all__ = ["SerializeProducts"]
@@ -83,7 +83,7 @@ def _problem(op: Op, cut: ProductCut) -> str:
     size = sizes[cut.mode]
     if parts_of(size, cut.factor) is not None:
         return ""
-    return f"{name}: {cut.factor} does not divide {size}, the size of what {cut.mode} cuts"
+    return f"{name}: of what {cut.mode} cuts, {too_few_parts(size, cut.factor)}"
 
 
 class _Cutter:

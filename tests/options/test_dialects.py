@@ -291,6 +291,28 @@ def test_paddle(table: dict[str, Any], trains: bool, expected: dict[str, Any]) -
     assert _set(_resolved({"is_training": trains, **table}, trains=trains)) == expected
 
 
+_REPLICATED = {"enable_replicated_graphs": True, "replicated_graph_count": 2}
+_FRAGMENT = "accumulate_outer_fragment"
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({**_REPLICATED, "num_ipus": 3}, "does not fit num_ipus = 3, which are the chips of all"),
+        (_REPLICATED, "does not fit num_ipus = 1, which are the chips of all replicas together"),
+        ({_FRAGMENT: {4: [0]}}, "has a schedule that is 4, but must be at most 3"),
+        ({_FRAGMENT: {"3": [0, -1]}}, "has a chip that is -1, but must be at least 0"),
+        ({_FRAGMENT: {3: 0}}, "has 0 where a list of chips must be, as in {3: [0]}"),
+        ({_FRAGMENT: {3: [0], 1: []}}, "is {3: [0], 1: []}, but must be a table with one schedule"),
+    ],
+)
+def test_what_paddle_cannot_mean_is_one_problem(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        _resolved({"is_training": True, **table}, trains=True)
+    (problem,) = caught.value.details
+    assert said in problem
+
+
 def test_a_setting_without_an_effect_is_told_once_with_the_reason() -> None:
     options = _resolved(
         {"norms": {"use_stable_statistics": True}, "device_connection": {"type": "ALWAYS"}}

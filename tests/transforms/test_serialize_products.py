@@ -228,7 +228,7 @@ def _count(graph: Graph) -> int:
     ("settings_", "message"),
     [
         ({"serialize_matmul_mode": "output_channels", "serialize_matmul_factor": 5},
-         "up: 5 does not divide 6, the size of what output_channels cuts"),
+         "up: of what output_channels cuts, 6 make 3 parts of 2, not 5"),
         ({"serialize_matmul_mode": "output_channels"}, "needs __serialize_matmul_factor"),
         ({"serialize_matmul_factor": 2}, "__serialize_matmul_factor needs __serialize_matmul_mode"),
         ({"serialize_matmul_mode": "rows", "serialize_matmul_factor": 2}, "must be one of"),

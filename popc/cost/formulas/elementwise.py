@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc.cost.formulas.numbers import WORKERS, Count, ceil_div
+from popc.cost.formulas.numbers import VECTOR, WORKERS, Count, ceil_div
 from popc_runtime.ground.frozen import frozen
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
 # The kinds of elements that vertices exist for: "half", "float" or "int".
 Lanes = str
 
-_VECTOR: Final = {"half": 4, "float": 2, "int": 2}
 _BASIC_OVERHEAD: Final = 11  # cycles of the supervisor, as poplibs' basicOpSupervisorOverhead
 
 
@@ -179,7 +178,7 @@ def scaled_add(lanes: Lanes, elements: Count) -> Count:
     per_worker = ceil_div(elements, WORKERS)
     if lanes == "int":
         return 50 + WORKERS * (53 + 26 * ceil_div(per_worker, 3))
-    vectors = ceil_div(per_worker, _VECTOR[lanes])
+    vectors = ceil_div(per_worker, VECTOR[lanes])
     return 21 + 11 + 7 + 12 + 6 + WORKERS * (15 + 6 + 3 * (vectors - 1) + 2 + 1)
 
 

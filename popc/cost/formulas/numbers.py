@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-__all__ = ["WORKERS", "Count", "ceil_div", "pick", "round_up"]
+__all__ = ["BYTES", "VECTOR", "WORKERS", "Count", "ceil_div", "pick", "round_up"]
 
 # A whole number, or an array of them.
 Count: TypeAlias = Any
 
 # Worker contexts of a tile; the formulas of the vertices are written for six.
 WORKERS = 6
+
+# Of the kinds of elements that vertices exist for: bytes, and how many of them 64 bits hold.
+BYTES: Final = {"quarter": 1, "half": 2, "float": 4, "int": 4}
+VECTOR: Final = {kind: 8 // size for kind, size in BYTES.items()}
 
 
 def ceil_div(count: Count, size: Count) -> Count:

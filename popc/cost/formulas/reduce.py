@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from popc.cost.formulas.numbers import WORKERS, Count, ceil_div
+from popc.cost.formulas.numbers import VECTOR, WORKERS, Count, ceil_div
 
 __all__ = ["conv_reduce", "reduce_continuous", "reduce_strided"]
-
-_VECTOR = {"half": 4, "float": 2, "int": 2}
 
 
 def conv_reduce(
@@ -39,11 +37,11 @@ def reduce_continuous(outputs: Count, depth: Count, lanes: str) -> Count:
     """
     elements = ceil_div(outputs * depth, WORKERS)
     rows = ceil_div(outputs, WORKERS)
-    return WORKERS * (10 + 7 + ceil_div(elements, _VECTOR[lanes]) + 12 * rows)
+    return WORKERS * (10 + 7 + ceil_div(elements, VECTOR[lanes]) + 12 * rows)
 
 
 def reduce_strided(outputs: Count, depth: Count, lanes: str) -> Count:
     """Columns: ``outputs`` on the tile, each the sum of ``depth`` rows."""
     post = 9 if lanes == "half" else 5
-    vectors = ceil_div(ceil_div(outputs, WORKERS), _VECTOR[lanes])
+    vectors = ceil_div(ceil_div(outputs, WORKERS), VECTOR[lanes])
     return WORKERS * (16 + vectors * (3 + post + 3 + (depth - 1)))

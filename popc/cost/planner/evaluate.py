@@ -9,7 +9,7 @@ import numpy as np
 from popc.cost.formulas import elementwise, movement, reduce
 from popc.cost.formulas.amp import AmpTypes, TileConv, conv_1x1, conv_nx1
 from popc.cost.formulas.mac import horizontal_mac, outer_product, slic, vertical_mac
-from popc.cost.formulas.numbers import Count, ceil_div
+from popc.cost.formulas.numbers import BYTES, VECTOR, Count, ceil_div
 from popc.cost.planner.candidates import Candidates
 from popc.cost.planner.methods import Method, VertexKind
 from popc.cost.planner.problem import ConvProblem
@@ -20,8 +20,6 @@ from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Costs", "evaluate", "shares_of"]
 
-_BYTES = {"quarter": 1, "half": 2, "float": 4}
-_VECTOR = {"quarter": 8, "half": 4, "float": 2}
 _LEAST_BYTES = 128  # of a tensor on a tile, if it has them
 
 
@@ -120,7 +118,7 @@ def _slice(problem: ConvProblem, splits: Candidates, shares: Shares) -> Candidat
     elements = ceil_div(shares.weights, np.maximum(splits.field, 1))
     if splits.serial_in > 1:
         elements = elements + ceil_div(shares.inputs, splits.out_channels)
-    vector = _VECTOR[problem.inputs_type]
+    vector = VECTOR[problem.inputs_type]
     return CandidateStep("slice", compute=movement.dynamic_slice(elements, 1, vector), launches=1)
 
 
@@ -235,7 +233,7 @@ def _reduce(
     problem: ConvProblem, shares: Shares, depth: Count, target: Target
 ) -> list[CandidateStep]:
     """Adding up partial results of tiles that share input channels or kernel rows."""
-    partial = _BYTES[problem.partials_type]
+    partial = BYTES[problem.partials_type]
     float_partials = problem.partials_type == "float"
     float_output = problem.output_type == "float"
     steps: list[CandidateStep] = []
@@ -281,7 +279,7 @@ def _update(problem: ConvProblem, splits: Candidates, outputs: Count) -> Candida
         add = elementwise.binary("add", problem.output_type, outputs, inplace=True)
         return CandidateStep("update", compute=add, launches=1)
     if splits.serial_out > 1:
-        vector = _VECTOR[problem.output_type]
+        vector = VECTOR[problem.output_type]
         return CandidateStep(
             "update", compute=movement.dynamic_slice(outputs, 1, vector), launches=1
         )
@@ -292,7 +290,7 @@ def _temporary(
     problem: ConvProblem, method: Method, shares: Shares, outputs: Count, depth: Count
 ) -> Count:
     """Bytes of the busiest tile beside its operands and results."""
-    size, partial = problem.element_bytes, _BYTES[problem.partials_type]
+    size, partial = problem.element_bytes, BYTES[problem.partials_type]
     inputs, weights = shares.inputs * size, shares.weights * size
     partials = shares.partials * partial
     if method.kind is VertexKind.SLIC:

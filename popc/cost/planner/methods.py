@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import Final
 
+from popc.cost.formulas.numbers import BYTES
 from popc.cost.planner.problem import ConvProblem
 from popc.target import Conv
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["Method", "VertexKind", "methods_for"]
+__all__ = ["Method", "VertexKind", "methods_for", "weights_per_unit"]
+
+_UNIT_BYTES: Final = 32  # of weights
 
 
 class VertexKind(StrEnum):
@@ -56,6 +60,11 @@ def methods_for(problem: ConvProblem, conv: Conv) -> list[Method]:
     return methods
 
 
+def weights_per_unit(inputs_type: str) -> int:
+    """Input channels whose weights a unit of AMP holds: 32 bytes of them."""
+    return _UNIT_BYTES // BYTES[inputs_type]
+
+
 def _units(problem: ConvProblem, conv: Conv) -> int:
     if problem.inputs_type == "quarter":
         return conv.fp8_in_fp16_out_units
@@ -70,7 +79,7 @@ def _amp(problem: ConvProblem, conv: Conv) -> Iterator[Method]:
     units = _units(problem, conv)
     if units == 0:
         return
-    weights = {"quarter": 32, "half": 16, "float": 8}[problem.inputs_type]
+    weights = weights_per_unit(problem.inputs_type)
     yield Method(VertexKind.AMP, weights, units, units=units)
     if units < 16 and problem.out_channels > units:
         yield Method(VertexKind.AMP, weights, 16, units=units)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from popc.cost.formulas.numbers import BYTES
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["PLACED", "ROWS", "TURNED", "ConvProblem", "OperandLayout", "matmul_problem"]
@@ -17,19 +18,24 @@ class OperandLayout:
     Vertices want blocks of as many input channels as they take at once, in the innermost place.
 
     Attributes:
-        run: Input channels that lie side by side; 0 for all of them, in rows.
         block: It lies in blocks of so many input channels already; 0 if it does not.
+        turned: Other elements lie between those of neighbouring channels.
         placed: It lies as the plan wants it, whatever that is: weights are laid out at load.
     """
 
-    run: int = 0
     block: int = 0
+    turned: bool = False
     placed: bool = False
+
+    @property
+    def run(self) -> int:
+        """Input channels that lie side by side; 0 for all of them, in rows."""
+        return 1 if self.turned else self.block
 
 
 PLACED: Final = OperandLayout(placed=True)
 ROWS: Final = OperandLayout()
-TURNED: Final = OperandLayout(run=1)  # other elements lie between those of neighbouring channels
+TURNED: Final = OperandLayout(turned=True)
 
 
 @frozen
@@ -81,7 +87,7 @@ class ConvProblem:
     @property
     def element_bytes(self) -> int:
         """Bytes of an element of the operands."""
-        return {"quarter": 1, "half": 2, "float": 4}[self.inputs_type]
+        return BYTES[self.inputs_type]
 
     def nowhere_empty(self) -> ConvProblem:
         """With sizes of at least one, so that there is something to plan."""

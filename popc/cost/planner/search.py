@@ -42,7 +42,7 @@ class Planner:
     @property
     def count(self) -> int:
         """Different problems planned so far."""
-        return len(self._plans)
+        return len({problem for problem, _ in self._plans})
 
 
 def _search(problem: ConvProblem, proportion: float, target: Target) -> Plan:

@@ -12,18 +12,14 @@ from __future__ import annotations
 from math import gcd
 
 from popc.cost.formulas import movement
-from popc.cost.formulas.numbers import Count, ceil_div
+from popc.cost.formulas.numbers import BYTES, VECTOR, Count, ceil_div
 from popc.cost.planner.candidates import Candidates
-from popc.cost.planner.methods import Method, VertexKind
+from popc.cost.planner.methods import Method, VertexKind, weights_per_unit
 from popc.cost.planner.problem import ConvProblem, OperandLayout
 from popc.cost.planner.steps import CandidateStep, Shares
 from popc.target import Target
 
 __all__ = ["copies_inputs", "copies_weights", "transform"]
-
-_VECTOR = {"quarter": 8, "half": 4, "float": 2}
-_WEIGHTS_PER_UNIT = {"quarter": 32, "half": 16, "float": 8}
-_BYTES = {"quarter": 1, "half": 2, "float": 4}
 
 
 def copies_inputs(problem: ConvProblem, method: Method) -> bool:
@@ -68,15 +64,16 @@ def transform(
         return CandidateStep("transform", expected=expected)
     parts: list[tuple[Count, int]] = []
     moved: Count = 0
+    exchanges = 0
     for lie, bytes_, copied in zip(
         (problem.inputs_lie, problem.weights_lie), sizes, used, strict=True
     ):
         if copied:
             run = gcd(lie.run or problem.in_channels, method.in_group, problem.in_channels)
             parts.append((bytes_, movement.smallest_piece(run * size)))
-            moved = moved + (0 if lie.block else bytes_)  # blocks become others where they are
+            if not lie.block:  # blocks become others where they are
+                moved, exchanges = moved + bytes_, 1
     payload = movement.exchange_cycles(moved, target.exchange.bytes_per_cycle)
-    exchanges = 0 if isinstance(moved, int) else 1
     copy = movement.copy_cycles(*parts)
     return CandidateStep("transform", payload, copy, exchanges, launches=1, expected=expected)
 
@@ -97,24 +94,24 @@ def _expected(
         (moved or pads or ends or copies_weights(problem, method), sizes[1], problem.inputs_type),
         (
             (problem.swapped and problem.expanded == 1) or ends,
-            sizes[2] * _BYTES[problem.output_type],
+            sizes[2] * BYTES[problem.output_type],
             problem.output_type,
         ),
     )
     channels = problem.in_channels, problem.in_channels, problem.out_channels
     for (used, bytes_, type_), count in zip(uses, channels, strict=True):
         if used:
-            aligned = count % _VECTOR[type_] == 0
+            aligned = count % VECTOR[type_] == 0
             cycles = cycles + movement.exchange_cycles(bytes_, speed)
             cycles = cycles + movement.rearrange_cycles(
-                bytes_, element_bytes=_BYTES[type_], memcpy=memcpy, aligned=aligned
+                bytes_, element_bytes=BYTES[type_], memcpy=memcpy, aligned=aligned
             )
-    grouped = method.out_group == _WEIGHTS_PER_UNIT[problem.inputs_type]
+    grouped = method.out_group == weights_per_unit(problem.inputs_type)
     if not uses[2][0] and not grouped and not problem.product and method.kind is VertexKind.AMP:
         cycles = cycles + movement.rearrange_cycles(
             uses[2][1],
-            element_bytes=method.out_group * _BYTES[problem.output_type],
+            element_bytes=method.out_group * BYTES[problem.output_type],
             memcpy=memcpy,
-            aligned=problem.out_channels % _VECTOR[problem.output_type] == 0,
+            aligned=problem.out_channels % VECTOR[problem.output_type] == 0,
         )
     return cycles

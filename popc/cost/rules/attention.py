@@ -31,7 +31,7 @@ def _attention(work: Work) -> None:
         work.bring_rows_together(scores, keys, q.dtype, parts)
     softmax_steps(work, scores, groups * rows)
     # Values come with their channels side by side; as second operand they are wanted by key.
-    weights = ROWS if parts > 1 else OperandLayout(product.block, product.block)
+    weights = ROWS if parts > 1 else OperandLayout(product.block)
     lie = weights, work.lying(values, last=False)
     plan = work.matmul(groups, rows, keys, v.shape[3], q.dtype, lie=lie)
     work.layout = Layout(f"{plan}", 0, plan.block, turned=plan.swapped)

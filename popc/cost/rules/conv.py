@@ -50,7 +50,7 @@ def _channels(work: Work) -> OperandLayout:
     """The order of the input: in blocks of channels, as another convolution has left it, or not."""
     x = work.op.operand(0)
     block = work.layout_of(x).block
-    return work.lying(x, last=True) if x.is_constant else OperandLayout(block, block)
+    return work.lying(x, last=True) if x.is_constant else OperandLayout(block)
 
 
 def _planned(work: Work, problem: ConvProblem) -> None:

@@ -54,7 +54,10 @@ class Becomes:
 
 @frozen
 class Computed:
-    """Options follow from the value and from others in the table, as ``words`` say."""
+    """Options follow from the value and from others in the table, as ``words`` say.
+
+    ``settings`` raises ValueError if the values do not fit each other.
+    """
 
     words: str
     settings: Callable[[HostTable], Outcome]

@@ -29,8 +29,9 @@ _POSITIVE: Final = Whole(low=1)
 
 
 def _chips(table: HostTable) -> Mapping[str, object] | str:
-    chips, replicas = table["num_ipus"], replicas_of(table)
-    chips = chips // replicas if chips % replicas == 0 else chips
+    chips, rest = divmod(table["num_ipus"], replicas_of(table))
+    if rest:
+        return "see replicated_graph_count, which says what is wrong"
     if chips == 1:
         return {"num_ipus": 1}
     mode = "manual" if table["enable_manual_shard"] else "auto"

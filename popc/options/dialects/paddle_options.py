@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from popc.options.dialects.common import CACHED, NO_POPLAR, for_training
 from popc.options.dialects.dialect import TRAIN, Becomes, Computed, HostKey, HostTable, Nothing
 from popc.options.dialects.kinds import Anything, Maybe, Plain
-from popc.options.kinds import Number, Truth, Whole
+from popc.options.kinds import Kind, Number, Truth, Whole
+from popc_runtime.format import OptionValue
 
 __all__ = ["OPTIONS", "replicas_of"]
 
@@ -21,7 +22,40 @@ _FRAGMENTS: Final = (
     "overlap_cycle_optimized",
     "overlap_memory_optimized",
 )
+_SCHEDULE: Final = Whole(high=len(_FRAGMENTS) - 1)
+_CHIP: Final = Whole()
 _STATE_TYPES: Final = {"FLOAT": "float32", "FLOAT16": "float16"}
+
+
+class _Fragment(Kind[Mapping[int, tuple[int, ...]]]):
+    """PopART's number of a schedule, and the chips that it is not for: {3: [0]}."""
+
+    called: ClassVar[str] = "table"
+
+    def parse(self, value: object) -> Mapping[int, tuple[int, ...]]:
+        """The table with whole numbers, which are text as keys of JSON; it may be empty."""
+        if not isinstance(value, Mapping) or len(value) > 1:
+            raise ValueError(f"is {value!r}, but must be a table with one schedule, as {{3: [0]}}")
+        return {
+            self._part("a schedule", _SCHEDULE, number): self._chips(chips)
+            for number, chips in value.items()
+        }
+
+    def _chips(self, value: object) -> tuple[int, ...]:
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"has {value!r} where a list of chips must be, as in {{3: [0]}}")
+        return tuple(self._part("a chip", _CHIP, chip) for chip in value)
+
+    @staticmethod
+    def _part(what: str, kind: Whole, value: object) -> int:
+        try:
+            return kind.parse(value)
+        except ValueError as error:
+            raise ValueError(f"has {what} that {error}") from None
+
+    def plain(self, value: Mapping[int, tuple[int, ...]]) -> OptionValue:
+        """The table as text."""
+        return str(dict(value))
 
 
 def replicas_of(table: HostTable) -> int:
@@ -31,7 +65,13 @@ def replicas_of(table: HostTable) -> int:
 
 
 def _replicated(table: HostTable) -> Mapping[str, object] | str:
-    count = replicas_of(table)
+    """Refuses, by ValueError, chips that replicas cannot share equally."""
+    count, chips = replicas_of(table), table["num_ipus"]
+    if chips % count:
+        raise ValueError(
+            f"does not fit num_ipus = {chips}, which are the chips of all replicas together: "
+            f"give a multiple of {count}"
+        )
     return {"replicated_graph_count": count} if count > 1 else "one replica is enough"
 
 
@@ -73,12 +113,12 @@ def _location(kind: str) -> Computed:
 def _fragment(table: HostTable) -> Mapping[str, object] | str:
     """A schedule, and the chips that it is not for: {3: [0]}."""
     given = table["accumulate_outer_fragment"]
-    if not isinstance(given, Mapping) or not given:
+    if not given:
         return "updates are scheduled like anything else"
-    ((number, chips),) = [*given.items()][:1]
+    ((number, chips),) = given.items()
     return {
-        "accumulate_outer_fragment_schedule": _FRAGMENTS[int(number) % len(_FRAGMENTS)],
-        "accumulate_outer_fragment_excluded_virtual_graphs": tuple(map(int, chips)),
+        "accumulate_outer_fragment_schedule": _FRAGMENTS[number],
+        "accumulate_outer_fragment_excluded_virtual_graphs": chips,
     }
 
 
@@ -132,7 +172,7 @@ OPTIONS: Final = (
     _numbered("auto_recomputation", "auto_recomputation", _RECOMPUTATION),
     _numbered("subgraph_copying_strategy", "subgraph_copying_strategy", _COPYING),
     HostKey("outline_threshold", Number(), 1.0, Becomes("outline_threshold")),
-    HostKey("accumulate_outer_fragment", _TABLE, None,
+    HostKey("accumulate_outer_fragment", Maybe(_Fragment()), None,
             Computed("`accumulate_outer_fragment_schedule`, by PopART's numbers, and "
                      "`accumulate_outer_fragment_excluded_virtual_graphs`",
                      for_training(_fragment))),

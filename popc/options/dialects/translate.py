@@ -231,8 +231,12 @@ class _Translator:
         )
         origin = lowest if given is None else given.origin
         place = f"default of {self._dialect.title}" if given is None else given.place
-        outcome = self._outcome(key, value, table, is_default=is_default)
         shown = _shown(key, value)
+        try:
+            outcome = self._outcome(key, value, table, is_default=is_default)
+        except ValueError as error:
+            self._problems.append(f"{name} = {shown} (in {place}) {error}")
+            return []
         if isinstance(outcome, str):
             if isinstance(key.fate, Refused) and not is_default:
                 self._problems.append(f"{name} = {shown} (in {place}) is refused: {outcome}")

@@ -67,6 +67,7 @@ class ChipState:
         ipu: Its number.
         limit: Bytes of a tile.
         peak: Bytes that the busiest tile needs.
+        excess: Bytes that it lacks, in all or for code; negative if it has some left.
         tile: The busiest tile.
         tiles, tiles_over: How many there are, and how many need more than they have.
         step, steps: The number of the step, and how many there are.
@@ -82,6 +83,7 @@ class ChipState:
     ipu: int
     limit: int
     peak: int
+    excess: int
     tile: int
     tiles: int
     tiles_over: int
@@ -96,11 +98,6 @@ class ChipState:
     holders: tuple[Holder, ...]
     others: int
     temporary: tuple[Share, ...]
-
-    @property
-    def excess(self) -> int:
-        """Bytes that the busiest tile lacks; negative if it has some left."""
-        return self.peak - self.limit
 
 
 @frozen
@@ -195,6 +192,7 @@ def _state(number: int, chip: MemoryReport, ops: dict[str, OpCost]) -> ChipState
         ipu=number,
         limit=chip.limit,
         peak=chip.peak_bytes,
+        excess=chip.excess,
         tile=step.tile if step is not None else 0,
         tiles=len(chip.peak),
         tiles_over=chip.tiles_over,

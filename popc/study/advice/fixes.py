@@ -20,7 +20,6 @@ _MAX_PARTS: Final = 16  # of a batch or of a product
 _MAX_PRODUCTS: Final = 24  # that are named one by one
 _MAX_IPUS: Final = 16  # a pod of four machines of four chips
 _MAX_STEPS: Final = 4  # of a ladder; of longer ones, powers of two
-_STEP: Final = 0.01  # available_memory_proportion is tried in hundredths
 # Options without which results are the same; they may cost memory.
 _DISPENSABLE: Final = (
     "available_memory_proportions",
@@ -75,14 +74,6 @@ def _training(
 def _gradients_early(situation: Situation) -> Iterator[Change]:
     if not situation.value("decompose_grad_sum"):
         yield _options(decompose_grad_sum=True)
-
-
-def _proportions(situation: Situation) -> Iterator[Change]:
-    """All lower ones, to the hundredth."""
-    current = situation.value("available_memory_proportion")
-    for hundredths in range(100, -1, -1):
-        if hundredths * _STEP < current - _STEP / 2:
-            yield _options(available_memory_proportion=round(hundredths * _STEP, 2))
 
 
 def _batch_parts(situation: Situation) -> Iterator[Change]:
@@ -247,7 +238,6 @@ def _left_out(situation: Situation) -> Iterator[Change]:
 _DEFAULTS: Final[Mapping[str, Any]] = {spec.name: spec.default for spec in SCHEMA}
 
 FIXES: Final = (
-    Fix("less temporary memory for products", _proportions, monotonous=True),
     Fix("options left out", _left_out),
     Fix(
         "recomputation",

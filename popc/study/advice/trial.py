@@ -75,13 +75,13 @@ class Trial:
 
 def outcome_of(report: CostReport, archive_bytes: int = 0) -> Outcome:
     """The numbers of a report."""
-    worst = max(report.memory, key=lambda chip: chip.peak_bytes - chip.limit)
+    worst = max(report.memory, key=lambda chip: chip.excess)
     return Outcome(
         cycles=report.cycles.total,
         samples=report.samples,
         clock_hz=report.target.tile.clock_hz,
         peak_bytes=max(chip.peak_bytes for chip in report.memory),
-        excess=worst.peak_bytes - worst.limit,
+        excess=worst.excess,
         tiles_over=sum(chip.tiles_over for chip in report.memory),
         archive_bytes=archive_bytes,
     )

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
 
-from popc.ir import CallSite, Graph, Op, Recompute, StepPart, Tensor, order_closely
+from popc.ir import CallSite, Graph, Op, Recompute, StepPart, Tensor, free_name, order_closely
 from popc.ops import OPS
 from popc.ops.constraints import Node, Precedence
 from popc.ops.control import callee_of
@@ -149,19 +149,15 @@ def restore_calls(program: Program, top: Graph) -> Iterator[tuple[int, int]]:
         taken = {nested.name for nested in top.walk()}
         for group in groups.values():
             instances = [run.instance for run in group]
-            name = _free_name(group[0], taken)
+            name = free_name(_callee_name(group[0]), taken, first=2)
+            taken.add(name)
             outline(program, instances, name, [run.site for run in group])
             yield len(instances[0].ops), len(instances)
         program.renew()
 
 
-def _free_name(run: _Run, taken: set[str]) -> str:
-    name = run.site.callee + (_GRADIENT if run.part is StepPart.BACKWARD else "")
-    number = 1
-    while (free := name if number == 1 else f"{name}_{number}") in taken:
-        number += 1
-    taken.add(free)
-    return free
+def _callee_name(run: _Run) -> str:
+    return run.site.callee + (_GRADIENT if run.part is StepPart.BACKWARD else "")
 
 
 def _innermost(program: Program) -> Iterator[_Run]:

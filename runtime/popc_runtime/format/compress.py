@@ -76,18 +76,18 @@ def _cut(start: int, stop: int, itemsize: int) -> Iterator[ChunkPlan]:
 
 def encode_chunk(raw: Array, itemsize: int, compression: Compression) -> tuple[bytes, ...]:
     """One frame per byte plane of ``raw`` (uint8, a multiple of ``itemsize`` long)."""
-    encoders = _encoders(raw.nbytes, compression)
+    encoders = [
+        ZstdCompressor(compression_params=parameters)
+        for parameters in _encoders(raw.nbytes, compression)
+    ]
     return tuple(
         _smallest_frame(np.ascontiguousarray(raw[plane::itemsize]), encoders)
         for plane in range(itemsize)
     )
 
 
-def _smallest_frame(plane: Array, encoders: Sequence[ZstdCompressionParameters]) -> bytes:
-    frames = [
-        ZstdCompressor(compression_params=parameters).compress(plane.data)
-        for parameters in encoders
-    ]
+def _smallest_frame(plane: Array, encoders: Sequence[ZstdCompressor]) -> bytes:
+    frames = [encoder.compress(plane.data) for encoder in encoders]
     return min(frames, key=len)  # the first of equals: the order of encoders is fixed
 
 

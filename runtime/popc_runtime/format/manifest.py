@@ -24,7 +24,7 @@ from popc_runtime.format.program import (
     Slot,
 )
 from popc_runtime.format.schema import definition_hash
-from popc_runtime.format.serialization import Fields, Packable, corrupt
+from popc_runtime.format.serialization import ATOMS, Fields, Packable, corrupt
 from popc_runtime.format.streams import (
     LabelKind,
     ReturnType,
@@ -55,7 +55,7 @@ from popc_runtime.format.variants import (
     read_fit,
     read_program,
 )
-from popc_runtime.ground.frozen import field, field_types, frozen, replace
+from popc_runtime.ground.frozen import field, field_names, frozen, replace
 from popc_runtime.ground.hints import Final, TypeAlias
 
 __all__ = [
@@ -160,7 +160,7 @@ class Manifest:
 
     def to_dict(self) -> dict[str, Packable]:
         """The fields as maps, lists, strings and numbers."""
-        return {name: _plain(getattr(self, name)) for name in field_types(type(self))}
+        return {name: _plain(getattr(self, name)) for name in field_names(type(self))}
 
     @classmethod
     def from_fields(cls, source: Fields) -> Manifest:
@@ -278,16 +278,16 @@ _RECORDS: Final = (
 
 def _plain(value: object) -> Packable:
     """Dataclasses to maps, tuples to lists; enumerations are strings already."""
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, ATOMS):
+        return value
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, StrEnum):
-        return value.value
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     assert isinstance(value, _RECORDS)
-    return {name: _plain(getattr(value, name)) for name in field_types(type(value))}
+    return {name: _plain(getattr(value, name)) for name in field_names(type(value))}
 
 
 def _version(source: Fields) -> tuple[int, int]:

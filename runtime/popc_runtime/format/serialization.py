@@ -14,6 +14,7 @@ from popc_runtime.format.limits import MAX_DIMENSION, MAX_RANK, Limits
 from popc_runtime.ground.hints import Any, Final, TypeAlias, TypeVar
 
 __all__ = [
+    "ATOMS",
     "Columns",
     "Fields",
     "Packable",
@@ -28,6 +29,8 @@ Packable: TypeAlias = (
     "bool | int | float | str | bytes | Sequence[Packable] | Mapping[str, Packable] | None"
 )
 _T = TypeVar("_T")
+
+ATOMS: Final = (bool, int, float, str, bytes, type(None))  # what holds nothing else
 
 # The smallest type that holds a column is chosen from this table, in this order; how `struct` calls
 # them.
@@ -57,10 +60,12 @@ def pack(value: Packable) -> bytes:
 
 
 def _sorted(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, ATOMS):  # most are; to ask for a mapping takes long
+        return value
     if isinstance(value, list | tuple):
         return [_sorted(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
     return value
 
 

@@ -110,8 +110,6 @@ def write_archive(
     with new_file(target) as file:
         writer = _Writer(file, compression, threads or default_threads(), on_bytes)
         writer.write(manifest, blobs)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def encode_archive(

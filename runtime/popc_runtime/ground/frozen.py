@@ -8,7 +8,7 @@ when a class has made some objects, and the other methods are common to all clas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 from popc_runtime.ground.hints import (
@@ -30,12 +30,12 @@ else:
 
     def replace(value: Any, /, **changes: Any) -> Any:
         """Stand in for `dataclasses.replace`, of a frozen value."""
-        for name in field_types(type(value)):
+        for name in field_names(type(value)):
             changes.setdefault(name, getattr(value, name))
         return type(value)(**changes)
 
 
-__all__ = ["field", "field_types", "frozen", "replace"]
+__all__ = ["field", "field_names", "field_types", "frozen", "replace"]
 
 _T = TypeVar("_T")
 _MISSING: Final = object()
@@ -80,6 +80,12 @@ def frozen(kind: type[_T]) -> type[_T]:
     made.__frozen_maker__ = _Maker(made, all_fields)
     result: type[_T] = made
     return result
+
+
+def field_names(kind: type) -> Iterable[str]:
+    """The names of a frozen class's fields, in order."""
+    names: Iterable[str] = getattr(kind, _OWN)
+    return names
 
 
 def field_types(kind: type) -> dict[str, str]:

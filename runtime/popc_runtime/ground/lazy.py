@@ -6,9 +6,11 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
-from popc_runtime.ground.hints import Any
+from popc_runtime.ground.hints import Any, Final
 
 __all__ = ["installed_version", "lazy_names"]
+
+_VERSIONS: Final[dict[str, str]] = {}
 
 
 def lazy_names(
@@ -39,7 +41,13 @@ def lazy_names(
 
 
 def installed_version(distribution: str) -> str:
-    """The version of a distribution, as its installation tells it."""
+    """The version of a distribution, as its installation tells it; read once in a process."""
+    if distribution not in _VERSIONS:
+        _VERSIONS[distribution] = _read_version(distribution)
+    return _VERSIONS[distribution]
+
+
+def _read_version(distribution: str) -> str:
     from importlib.metadata import PackageNotFoundError, version  # slow to import
 
     try:
