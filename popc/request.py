@@ -205,6 +205,7 @@ class CompileRequest:
             limits=ImportLimits(self.options.max_imported_nodes, self.options.max_computed_bytes),
             bounds=self.options.bounds,
             outlined=self.options.outlined_functions,
+            states=self.options.states,
         )
         if self.training is not None:
             return _bound_for_training(plain, loaded, self.training, self.options)

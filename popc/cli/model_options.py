@@ -286,6 +286,7 @@ def model_options(function: _F) -> _F:
     def command(**values: Any) -> Any:
         names = ("options", "set_", "shape", "dim", "bind", "outputs")
         more = [f"bounds.{item}" for item in values.pop("bound")]
+        more += [f"states.{item}" for item in values.pop("state")]
         python = values.pop("converter_python")
         if python is not None:
             more.append(f"converter_python={python}")
@@ -325,7 +326,14 @@ def model_options(function: _F) -> _F:
                 "--bound",
                 multiple=True,
                 metavar="NAME=SIZE",
-                help="The most that a size which data decides can be, by the tensor that has it.",
+                help="The most that a size which data decides can be, by the tensor that has it; "
+                "the most rows of caches, by their dimension.",
+            ),
+            click.option(
+                "--state",
+                multiple=True,
+                metavar="INPUT=OUTPUT",
+                help="An input that the program keeps from run to run, and its next value.",
             ),
             click.option(
                 "--converter-python",

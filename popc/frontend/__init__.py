@@ -14,6 +14,7 @@ from popc.frontend.given import (
 )
 from popc.frontend.growing import GrowingModel, InferredType
 from popc.frontend.inference import evaluation_model, for_inference
+from popc.frontend.kept import first_values
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
 from popc.frontend.model import ImportedModel, import_model
 from popc.frontend.names import listed
@@ -44,6 +45,7 @@ __all__ = [
     "expose_tensors",
     "fill_weights",
     "find_unsupported",
+    "first_values",
     "for_inference",
     "given_dims",
     "given_model",

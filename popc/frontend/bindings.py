@@ -74,6 +74,8 @@ class Bindings:
         limits: How much work importing may be.
         bounds: The most that a size which data decides can be, by the name of a tensor.
         outlined: Names or patterns of functions of the model whose calls stay calls.
+        states: Outputs, or "append", by names or patterns of the inputs that they go on from run
+            to run; see `popc.frontend.states`.
     """
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
@@ -88,6 +90,7 @@ class Bindings:
     limits: ImportLimits = field(default_factory=ImportLimits)
     bounds: Mapping[str, int] = field(default_factory=dict[str, int])
     outlined: tuple[str, ...] = ()
+    states: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ class ImportContext:
         recompute: What the backward pass of training is to compute once more.
         outlined: Names or patterns of the model's functions whose calls stay calls.
         variables: Initializers that are variables, with these, by the identity of the message.
+        caches: Variables that hold rows of former runs: the axis of these, and how many a run adds.
         narrow_sums: Nodes that ask for sums in half of results that are wider.
     """
 
@@ -55,4 +56,5 @@ class ImportContext:
     variables: dict[int, tuple[onnx.TensorProto, Tensor]] = field(
         default_factory=dict["int", "tuple[onnx.TensorProto, Tensor]"]
     )
+    caches: dict[Tensor, tuple[int, int]] = field(default_factory=dict["Tensor", "tuple[int, int]"])
     narrow_sums: list[str] = field(default_factory=list[str])

@@ -23,13 +23,15 @@ from popc.frontend.declared import OpenDimensionsError, misdeclared_outputs
 from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter
+from popc.frontend.kept import define_states, write_states
 from popc.frontend.known import KnownValues
 from popc.frontend.load import LoadedModel
 from popc.frontend.model_functions import ModelFunctions
 from popc.frontend.names import did_you_mean, listed, shown
-from popc.frontend.outputs import add_outputs, require_bounds_of_sizes
+from popc.frontend.outputs import add_outputs, require_bounds_of_sizes, wanted_outputs
 from popc.frontend.remedies import advise_on_inputs, advise_on_shapes
 from popc.frontend.sizes import SizeTable
+from popc.frontend.states import NO_STATES, States, advise_on_caches, find_states
 from popc.frontend.tensors import dtype_from_onnx, is_supported
 from popc.frontend.unsupported import find_unsupported
 from popc.frontend.updates import written_names
@@ -113,7 +115,8 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     try:
         return _import(loaded, bindings, context, graph)
     except OpenDimensionsError as error:
-        error.hint = advise_on_shapes(attempt, loaded, bindings, error.inputs)
+        hint = advise_on_shapes(attempt, loaded, bindings, error.inputs)
+        error.hint = advise_on_caches(loaded, hint, error.inputs)
         raise
     except (UnsupportedOpError, TooMuchWorkError):
         raise
@@ -163,20 +166,20 @@ def _import(
 ) -> ImportedModel:
     """See `import_model`; ``graph`` and ``context`` show how far it came."""
     model = loaded.proto
+    states, bindings = find_states(loaded, bindings)
     inputs = resolve(loaded, bindings)
-    wanted = list(dict.fromkeys(bindings.outputs))
-    if not wanted and bindings.model_outputs:
-        wanted = [info.name for info in model.graph.output]
-    wanted += [name for name in dict.fromkeys(bindings.anchors) if name not in wanted]
-    nodes, names = needed_nodes(model.graph.node, [*wanted, *bindings.kept], model.functions)
+    wanted = wanted_outputs(model.graph, bindings, states)
+    kept = [*bindings.kept, *states.results]
+    nodes, names = needed_nodes(model.graph.node, [*wanted, *kept], model.functions)
     nodes = bindings.annotations.applied(nodes)
     context.replicas = bindings.replicas
     is_variable, notes = _prepare_variables(context, bindings.training, loaded, nodes)
     importer = GraphImporter(context, graph, loaded.opsets)
     words = known_words(model) if inputs.texts else ()
-    _define_inputs(importer, model.graph, inputs, words)
+    _define_inputs(importer, model.graph, inputs, words, states)
     importer.define_initializers(model.graph, names.difference(importer.scope.values))
     importer.import_nodes(nodes)
+    write_states(importer, states)
     _freeze(importer, is_variable)
     if context.problems.unsupported:
         # What follows an unknown node has not been looked at: name everything at once.
@@ -195,7 +198,7 @@ def _import(
         ImportedModel.of(importer.graph, sequences, notes), labels=labels, sizes=sizes
     )
     if bindings.training is None:
-        return imported
+        return replace(imported, updates=tuple(importer.updates.values.items()))
     return replace(
         imported,
         values=_kept_tensors(importer, bindings.kept),
@@ -350,15 +353,20 @@ def _define_inputs(
     graph: onnx.GraphProto,
     inputs: ResolvedInputs,
     words: tuple[str, ...],
+    states: States = NO_STATES,
 ) -> None:
-    """Inputs come first, so that they keep their names in the graph."""
+    """Inputs come first, so that they keep their names in the graph; then those that are kept."""
     types = {info.name: info.type for info in graph.input}
+    variables = {pair.past for pair in states.pairs}
     for name, type_ in inputs.types.items():
+        if name in variables:
+            continue
         tensor = importer.graph.add_input(name, type_)
         value = TextValue(tensor, words, is_open=True) if name in inputs.texts else tensor
         importer.define(name, value)
     for name, bound in inputs.values.items():
         importer.define(name, _constant_value(importer, name, types[name], bound))
+    define_states(importer, states, inputs.types)
 
 
 def _constant_value(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import onnx
+
+from popc.frontend.bindings import Bindings
 from popc.frontend.names import listed
 from popc.frontend.sizes import SizeTable
+from popc.frontend.states import States
 from popc.frontend.values import (
     OptionalValue,
     SequenceValue,
@@ -17,7 +21,16 @@ from popc.frontend.values import (
 from popc.ir import Graph, Tensor, free_name
 from popc_runtime.errors import ModelError, UsageError
 
-__all__ = ["add_outputs", "require_bounds_of_sizes"]
+__all__ = ["add_outputs", "require_bounds_of_sizes", "wanted_outputs"]
+
+
+def wanted_outputs(graph: onnx.GraphProto, bindings: Bindings, states: States) -> list[str]:
+    """The names of outputs: those that are asked for, or else those of the model; and anchors."""
+    wanted = list(dict.fromkeys(bindings.outputs))
+    if not wanted and bindings.model_outputs:
+        next_values = states.results
+        wanted = [info.name for info in graph.output if info.name not in next_values]
+    return wanted + [name for name in dict.fromkeys(bindings.anchors) if name not in wanted]
 
 
 def add_outputs(

@@ -22,6 +22,7 @@ from popc.options.groups.recomputation import RecomputationOptions
 from popc.options.groups.replicas import ReplicaOptions
 from popc.options.groups.rewrites import RewriteOptions
 from popc.options.groups.schedule import ScheduleOptions
+from popc.options.groups.states import StateOptions
 from popc.options.groups.steps import StepOptions
 from popc.options.groups.streaming import StreamingOptions
 from popc.options.groups.target import TargetOptions
@@ -55,6 +56,7 @@ class Options(
     ReplicaOptions,
     RewriteOptions,
     ScheduleOptions,
+    StateOptions,
     StepOptions,
     StreamingOptions,
     TargetOptions,

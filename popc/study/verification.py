@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from popc.frontend import LoadedModel, bound_values, expose_tensors
+from popc.frontend import LoadedModel, bound_values, expose_tensors, first_values
 from popc.requests import Requests
 from popc_runtime import Executable, TensorSpec, load
 from popc_runtime.data.words import labelled, words_of
@@ -183,11 +183,14 @@ def verify_file(
     executable = load(os.fspath(file)) if archived else compiled(requests)
     bound = bound_values(loaded, request.bind)
     rows: list[Comparison] = []
+    kept = first_values(loaded, request.bindings(loaded))
     for chosen, label in _chosen(executable, program, inputs):
+        if kept:
+            chosen.state.reset()
         results, given = _run_popc(chosen, inputs)
-        _require_all_inputs(loaded, {*bound, *given})
+        _require_all_inputs(loaded, {*bound, *given, *kept})
         names = [name for name in results if name in loaded.tensor_names()]
-        feeds = {**loaded.as_inputs(bound), **given, **dict(_as_words(chosen, given))}
+        feeds = {**loaded.as_inputs(bound), **kept, **given, **dict(_as_words(chosen, given))}
         reference = run_onnxruntime(loaded, feeds, names)
         specs = {spec.name: spec for spec in chosen.outputs}
         for name, array in zip(names, reference, strict=True):

@@ -10,6 +10,12 @@ from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor
 from popc.ops.build import build
 from popc.ops.constants import scalar_value
 from popc.ops.infer import broadcast_shapes
+from popc.transforms.attention_parts import (
+    sole_softmax,
+    untransposed,
+    without_padding,
+    without_repeated_heads,
+)
 from popc.transforms.base import RewritePass
 from popc.transforms.match import are_moderate, only_user, sole_output
 from popc_runtime.errors import ModelError
@@ -44,8 +50,12 @@ class RecogniseAttention(RewritePass):
         %k = Transpose(%kt) perm=[0, 1, 3, 2]
         %y = Attention(%q, %k, %v, %mask) heads_last=1 scale=0.125
 
+    Keys whose number data decides are seen as far as they count: what hides the others (padding
+    replaced in scores, and by zeros in weights and V) becomes the operand for lengths.  Heads that
+    are repeated, for groups of queries to share them, are read where they lie.
+
     Results are the same up to rounding, except where a mask of -inf hides all keys from a query:
-    the formula gives NaN there, `Attention` 0.
+    the formula gives NaN there, `Attention` 0, as the formula does that replaces NaN by 0.
     """
 
     name: ClassVar[str] = "recognise_attention"
@@ -66,11 +76,14 @@ class RecogniseAttention(RewritePass):
         nodes = dict.fromkeys(part.settings.origin for part in parts if part.settings.origin)
         settings = op.settings.fused(last.settings, origin=", ".join(nodes))
         name = last.output.name
-        order = tuple(range(op.output.type.rank))
-        swap: AttributeMap = {"perm": (*order[:-2], order[-1], order[-2])}
-        keys = build(graph, "Transpose", [match.transposed_keys], swap, settings=settings).output
-        factors = [_lifted(graph, part, settings) for part in (match.queries, keys, op.operand(1))]
-        operands = [*factors, *([match.mask] if match.mask else [])]
+        keys = _keys(graph, match.transposed_keys, settings)
+        keys, values = without_repeated_heads(keys, match.values)
+        factors = [_lifted(graph, part, settings) for part in (match.queries, keys, values)]
+        operands: list[Tensor | None] = [*factors]
+        if match.mask or match.count:
+            operands.append(match.mask)
+        if match.count:
+            operands.append(_lengths(graph, match.count, factors[0].type.shape[0], settings))
         new = build(graph, "Attention", operands, attributes, settings=settings)
         if new.output.type != last.output.type:
             shape: AttributeMap = {"shape": last.output.type.shape}
@@ -88,14 +101,36 @@ def _lifted(graph: Graph, tensor: Tensor, settings: OpSettings) -> Tensor:
     return build(graph, "Reshape", [tensor], {"shape": shape}, settings=settings).output
 
 
+def _keys(graph: Graph, transposed: Tensor, settings: OpSettings) -> Tensor:
+    """The keys [..., keys, depth]."""
+    plain = untransposed(transposed)
+    shape = transposed.type.shape
+    if plain is None:
+        order = tuple(range(len(shape)))
+        swap: AttributeMap = {"perm": (*order[:-2], order[-1], order[-2])}
+        return build(graph, "Transpose", [transposed], swap, settings=settings).output
+    wanted = (*shape[:-2], shape[-1], shape[-2])
+    if plain.type.shape == wanted:
+        return plain
+    return build(graph, "Reshape", [plain], {"shape": wanted}, settings=settings).output
+
+
+def _lengths(graph: Graph, count: Tensor, batch: int, settings: OpSettings) -> Tensor:
+    """The number of keys, for each sample."""
+    one = build(graph, "Reshape", [count], {"shape": (1,)}, settings=settings).output
+    return build(graph, "Expand", [one], {"shape": (batch,)}, settings=settings).output
+
+
 @frozen
 class _Match:
     scores: Op
     softmax: Op
     queries: Tensor
     transposed_keys: Tensor
+    values: Tensor
     scale: float
     mask: Tensor | None
+    count: Tensor | None
 
 
 def _match(graph: Graph, op: Op) -> _Match | None:
@@ -103,23 +138,27 @@ def _match(graph: Graph, op: Op) -> _Match | None:
     if op.op_type != "MatMul" or len(op.present_inputs) != 2:
         return None
     rank = op.output.type.rank
-    softmax = sole_output(graph, op.operand(0), "Softmax")
+    weights, of_weights = without_padding(graph, op.operand(0), 0, -1)
+    softmax = sole_softmax(graph, weights)
     if not 2 <= rank <= _RANK or softmax is None or softmax.attributes["axis"] != rank - 1:
         return None
-    scores, mask = _without_mask(graph, softmax.operand(0))
+    values, of_values = without_padding(graph, op.operand(1), 0, -2)
+    hidden, count = without_padding(graph, softmax.operand(0), -np.inf, -1)
+    scores, mask = _without_mask(graph, hidden)
     scores, scale = _without_scale(graph, scores)
     product = sole_output(graph, scores, "MatMul")
-    if product is None or len(product.present_inputs) != 2:
+    same_padding = all(own in (None, count) for own in (of_weights, of_values))
+    if product is None or len(product.present_inputs) != 2 or not same_padding:
         return None
     queries, of_queries = _without_scale(graph, product.operand(0))
     keys, of_keys = _without_scale(graph, product.operand(1))
-    if not _fit(queries, keys, op.operand(1)) or queries.type.dtype not in _DTYPES:
+    if not _fit(queries, keys, values) or queries.type.dtype not in _DTYPES:
         return None
     factors = np.array([scale, of_queries, of_keys])
     whole = np.array([*factors, scale * of_queries * of_keys])
     if not (factors.all() and are_moderate(whole, queries.type.dtype)):
         return None
-    return _Match(product, softmax, queries, keys, float(whole[-1]), mask)
+    return _Match(product, softmax, queries, keys, values, float(whole[-1]), mask, count)
 
 
 def _without_mask(graph: Graph, tensor: Tensor) -> tuple[Tensor, Tensor | None]:

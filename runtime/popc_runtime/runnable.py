@@ -137,11 +137,20 @@ class Runnable(ABC):
         self.state.set_random_state(state["random"])
 
     def warmup(self, runs: int = 1) -> None:
-        """Run all programs on zeros, so that the first real run finds everything in place."""
+        """Run all programs on zeros, so that the first real run finds everything in place.
+
+        Variables and random numbers are as before then.
+        """
+        held = self.state.read() if self.manifest.variables else {}
+        random = self.state.random_state() if held else None
         for program in self.programs:
             zeros = {spec.name: bytes(spec.nbytes) for spec in program.inputs}
             for _ in range(runs):
                 program.run_buffers(zeros)
+                if held:
+                    self.state.write(held)
+        if held:
+            self.state.set_random_state(random)
 
     def get_cycle_count(self, name: str = "") -> int:
         """Cycles that the last run would have taken on the target that the archive is for.

@@ -22,6 +22,7 @@ import onnx
 import pytest
 
 import popc
+from samples.generate import small_llama
 from samples.networks import digits_cnn, digits_mlp
 from tests.serving.running import model as layer
 from tests.support.classical import colours_model
@@ -146,6 +147,10 @@ def _detector(folder: Path) -> None:
     np.save(folder / "photo.npy", np.eye(400, 4, dtype=np.float32))
 
 
+def _decoder(folder: Path) -> None:
+    onnx.save(small_llama(words=64, layers=1), folder / "decoder.onnx")
+
+
 def _layer(folder: Path) -> None:
     for name in ("net", "resnet50"):
         onnx.save(layer(), folder / f"{name}.onnx")
@@ -216,6 +221,7 @@ _PAGES: Final[dict[str, tuple[Callable[[Path], None], str]]] = {
     "docs/classical.md": (_classical, _COLOURS),
     "docs/custom.md": (_host_call, _BUILDER),
     "docs/fitting.md": (_open, ""),
+    "docs/generation.md": (_decoder, ""),
     "docs/images.md": (_plain, ""),
     "docs/inside/fuzzing.md": (_plain, ""),
     "docs/inside/kernels.md": (_plain, ""),

@@ -35,6 +35,7 @@ class Size:
         return factor if len(self.terms) == 1 and not monomial else None
 
 
+_MOST_TERMS: Final = 32  # of a quotient
 ZERO: Final = Size(())
 ONE: Final = Size((((), 1),))
 
@@ -103,16 +104,29 @@ class SizeAlgebra:
         return reduce(self.mul, sizes, ONE)
 
     def div(self, left: Size, right: Size) -> Size:
-        """The quotient, rounded towards zero; exact where a single product divides all."""
-        if len(right.terms) == 1:
-            exact = [_quotient(term, right.terms[0]) for term in left.terms]
-            if all(term is not None for term in exact):
-                return _size(term for term in exact if term is not None)
+        """The quotient, rounded towards zero; exact where one polynomial divides the other."""
+        exact = self._exact(left, right)
+        if exact is not None:
+            return exact
         (low, high), (least, _) = self.range(left), self.range(right)
         if low >= 0 and least >= 0:
             divisor = max(least, 1)
             return self.atom(("div", left, right), 0, high // divisor if high < inf else inf)
         return self.atom(("div", left, right), -inf, inf)
+
+    def _exact(self, left: Size, right: Size) -> Size | None:
+        """The quotient of a long division, leading term by leading term; ``None`` with a rest."""
+        if not right.terms:
+            return None
+        divisor = max(right.terms, key=_rank)
+        found: list[tuple[_Monomial, int]] = []
+        while left.terms and len(found) < _MOST_TERMS:
+            term = _quotient(max(left.terms, key=_rank), divisor)
+            if term is None:
+                return None
+            found.append(term)
+            left = self.sub(left, self.mul(Size((term,)), right))
+        return None if left.terms else _size(found)
 
     def minimum(self, left: Size, right: Size) -> Size:
         """The smaller one."""
@@ -139,6 +153,11 @@ class SizeAlgebra:
         (a, b), (c, d) = self.range(left), self.range(right)
         low, high = self.range(difference)
         return max(low, a - d), min(high, b - c)
+
+
+def _rank(term: tuple[_Monomial, int]) -> tuple[int, _Monomial]:
+    """The order of terms: by degree, then by atoms."""
+    return len(term[0]), term[0]
 
 
 def _quotient(

@@ -10,10 +10,13 @@ import numpy as np
 from popc_runtime.data.words import with_numbers
 from popc_runtime.errors import UsageError
 from popc_runtime.executable import Executable
-from popc_runtime.format import Array, FitMode, TensorSpec
+from popc_runtime.format import Array, DType, FitMode, TensorSpec
 from popc_runtime.ground.frozen import frozen, replace
+from popc_runtime.ground.hints import Final
 
-__all__ = ["ArchiveModel", "Batching", "ServedModel", "wild_shapes"]
+__all__ = ["SEQUENCE_START", "ArchiveModel", "Batching", "ServedModel", "wild_shapes"]
+
+SEQUENCE_START: Final = "sequence_start"  # as Triton calls the input that begins a sequence
 
 
 @frozen
@@ -93,12 +96,21 @@ class ServedModel(Protocol):
 
 
 class ArchiveModel:
-    """See `ServedModel`: a popc archive."""
+    """See `ServedModel`: a popc archive.
+
+    One that keeps variables from run to run takes `SEQUENCE_START` too: true for a request that
+    begins with the variables as they were when the archive was loaded.
+    """
 
     platform = "popc"
 
-    def __init__(self, executable: Executable, *, max_batch: int = 0) -> None:
-        """``max_batch`` is the most samples of a run; 0 for those of the largest program.
+    def __init__(self, executable: Executable, *, max_batch: int = 0, workers: int = 1) -> None:
+        """Look at what the archive takes and gives.
+
+        Args:
+            executable: The archive.
+            max_batch: The most samples of a run; 0 for those of the largest program.
+            workers: The processes that answer requests.
 
         Raises:
             UsageError: the archive trains.
@@ -109,7 +121,7 @@ class ArchiveModel:
                 "the archive trains: answers would change the weights",
                 hint="write its model with `popc export`, and compile that without --train",
             )
-        self._executable = executable
+        self._executable, self._workers = executable, workers
         programs = [(each.inputs, each.outputs) for each in executable.programs]
         free = [(dict(fit.inputs), dict(fit.outputs)) for fit in manifest.fits]
         self.inputs = wild_shapes([ins for ins, _ in programs], [ins for ins, _ in free])
@@ -117,6 +129,9 @@ class ArchiveModel:
         self.optional = tuple(
             spec.name for spec in self.inputs if executable.stream(spec.name).synthetic
         )
+        if manifest.variables and SEQUENCE_START not in {spec.name for spec in self.inputs}:
+            self.inputs += (TensorSpec(SEQUENCE_START, DType.BOOL, (1,)),)
+            self.optional += (SEQUENCE_START,)
         self.batching = _batching(executable, max_batch)
 
     def prepared(self, arrays: dict[str, Array]) -> Mapping[str, Array]:
@@ -124,7 +139,23 @@ class ArchiveModel:
         return with_numbers(arrays, self.inputs)
 
     def run(self, arrays: Mapping[str, Array], timeout: float | None) -> dict[str, Array]:
-        """See `ServedModel`."""
+        """See `ServedModel`.
+
+        Raises:
+            UsageError: a sequence is begun where several workers would each have a part of it.
+            PopcError: see `Executable.run`.
+        """
+        if SEQUENCE_START in self.optional and SEQUENCE_START in arrays:
+            own = {name: array for name, array in arrays.items() if name != SEQUENCE_START}
+            if self._workers > 1:
+                raise UsageError(
+                    f"{self._workers} workers answer requests, each with variables of its own: "
+                    "the requests of a sequence would go to several",
+                    hint="serve what keeps a state with --workers 1",
+                )
+            if arrays[SEQUENCE_START].any():
+                self._executable.state.reset()
+            arrays = own
         return self._executable.run(arrays, timeout=timeout)
 
     def warmup(self) -> None:

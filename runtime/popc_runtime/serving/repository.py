@@ -47,7 +47,7 @@ def archive_model(source: ModelSource, settings: ServeSettings) -> ServedModel:
             engine=settings.engine,
             **keys,
         )
-        model = ArchiveModel(executable, max_batch=settings.max_batch)
+        model = ArchiveModel(executable, max_batch=settings.max_batch, workers=settings.workers)
         model.warmup()
     return model
 

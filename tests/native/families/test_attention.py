@@ -143,8 +143,8 @@ def test_steps_of_decoding(library: Library, group: int, width: int) -> None:
     """So few queries for a key head that keys and values are not packed."""
     q, k = _numbers(2, 2 * group, 1, 37), _numbers(2, 2, 700, 37, seed=1)
     v = np.moveaxis(_numbers(2, 700, 2, width, seed=2), 2, 1)
-    lengths = np.array([700, 301])
-    _compare(library, [q, k, v, None, lengths], {"scale": 0.2, "causal": 1})
+    for lengths in (np.array([700, 301]), np.broadcast_to(np.int64(301), 2)):
+        _compare(library, [q, k, v, None, lengths], {"scale": 0.2, "causal": 1})
     _compare(library, [q, k, v], {"scale": 0.2, "softcap": 3.0, "scores": 3})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "attended", "lengths_of", "rotated_operands"]
 
 _UNSUPPORTED: Final = (11, 12, 13, 14, 15)  # head sink, scales of a quantised cache, norms of q, k
 
@@ -26,35 +27,43 @@ def _group_query_attention(node: Node) -> list[Value | None]:
     In a prompt (as many queries as keys in all) the queries start at 0 instead, and shorter
     samples are padded at the end.
     """
-    if any(node.optional(index) is not None for index in _UNSUPPORTED):
-        raise ModelError("a head sink, a quantised cache and normed queries are not supported")
-    if node.integer("smooth_softmax", -1) > 0:
-        raise ModelError("smooth_softmax is not supported")
     q, k, v = _projections(node)
     batch, _, rows, _ = q.type.shape
     total = int(node.require_known(6, "the length of the keys").reshape(())[()])
-    lengths = _lengths(node, batch)
+    lengths = lengths_of(node, batch)
     before = node.constant(np.zeros((batch, 1)), DType.INT64)
     if rows != total:
         count = node.constant(rows, DType.INT64)
         before = emit_reshape(node, node.emit("Sub", [lengths, count]), (batch, 1))
-    places = node.emit("Add", [before, node.constant(node.positions(rows).reshape(1, rows))])
-    q, k = _rotated(node, q, k, places)
+    q, k = _rotated(node, q, k, before)
     k, v = (_cached(node, x, node.optional(index), before, total) for index, x in ((3, k), (4, v)))
+    y = attended(node, [q, k, v], node.optional(10), None if rows == total else lengths)
+    return [y, k, v]
+
+
+def rotated_operands(node: Node, before: Tensor) -> list[Tensor]:
+    """q [B, N, S, H], k and v [B, Nk, S, H], at their places behind the first ``before`` [B, 1]."""
+    q, k, v = _projections(node)
+    return [*_rotated(node, q, k, before), v]
+
+
+def attended(
+    node: Node, qkv: Sequence[Tensor], bias: Tensor | None, lengths: Tensor | None
+) -> Tensor:
+    """[B, S, N * H]; sample b has ``lengths[b]`` keys, and its queries are the last of them."""
     window = node.integer("local_window_size", -1)
-    y = attend(
+    return attend(
         node,
-        [q, k, v],
-        node.optional(10),
-        None if rows == total else lengths,
+        qkv,
+        bias,
+        lengths,
         causal=1,
         left_window=window - 1 if window > 0 else -1,
         softcap=node.number("softcap", 0.0),
     )[0]
-    return [y, k, v]
 
 
-def _lengths(node: Node, batch: int) -> Tensor:
+def lengths_of(node: Node, batch: int) -> Tensor:
     """int64 [batch]: how many keys each sample has."""
     last = node.emit("Cast", [node.input(5)], {"to": DType.INT64.value})
     return node.emit("Add", [emit_reshape(node, last, (batch,)), node.constant(1, DType.INT64)])
@@ -62,6 +71,10 @@ def _lengths(node: Node, batch: int) -> Tensor:
 
 def _projections(node: Node) -> list[Tensor]:
     """The operands q [B, N, S, H] and k, v [B, Nk, S, H], or all side by side in operand 0."""
+    if any(node.optional(index) is not None for index in _UNSUPPORTED):
+        raise ModelError("a head sink, a quantised cache and normed queries are not supported")
+    if node.integer("smooth_softmax", -1) > 0:
+        raise ModelError("smooth_softmax is not supported")
     heads, kv_heads = node.integer("num_heads"), node.integer("kv_num_heads")
     q, k, v = node.input(0), node.optional(1), node.optional(2)
     if k is None or v is None:
@@ -71,9 +84,11 @@ def _projections(node: Node) -> list[Tensor]:
     return [split_heads(node, x, n) for x, n in ((q, heads), (k, kv_heads), (v, kv_heads))]
 
 
-def _rotated(node: Node, q: Tensor, k: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+def _rotated(node: Node, q: Tensor, k: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
     if not node.integer("do_rotary", 0):
         return q, k
+    rows = q.type.shape[2]
+    places = node.emit("Add", [before, node.constant(node.positions(rows).reshape(1, rows))])
     positions = node.optional(9) or places
     tables = (node.input(7), node.input(8))
     return rotate(node, q, positions, tables), rotate(node, k, positions, tables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
 from typing import Final
 
@@ -14,30 +15,37 @@ from popc.ir import AttributeMap, Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "attended", "heads_of"]
 
 
 def _attention(node: Node) -> list[Value | None]:
     """3-D operands are split into heads, past keys and values are put in front of the new ones."""
-    flat = node.input(0).type.rank == 3
-    q = _heads(node, 0, "q_num_heads")
-    k = _with_past(node, _heads(node, 1, "kv_num_heads"), 4)
-    v = _with_past(node, _heads(node, 2, "kv_num_heads"), 5)
-    attributes = _attributes(node, q)
-    attributes["heads_last"] = int(flat)
+    q = heads_of(node, 0, "q_num_heads")
+    k = _with_past(node, heads_of(node, 1, "kv_num_heads"), 4)
+    v = _with_past(node, heads_of(node, 2, "kv_num_heads"), 5)
+    past = node.optional(4)
     lengths = node.optional(6)
     if lengths is not None:
         lengths = converted(node, lengths, DType.INT64)
     operands = [q, k, v, _mask(node, q, k), lengths]
+    y, *scores = attended(node, operands, 0 if past is None else past.type.shape[2])
+    return [y, k, v, *scores]
+
+
+def attended(node: Node, operands: Sequence[Tensor | None], offset: int) -> list[Tensor]:
+    """The result, in the form of the queries, and perhaps scores, of operands of ``Attention``."""
+    q = operands[0]
+    assert q is not None
+    flat = node.input(0).type.rank == 3
+    attributes = {**_attributes(node, q, offset), "heads_last": int(flat)}
     y, *scores = node.emit_all("Attention", operands, attributes)
     if flat:
         batch, rows, heads, depth = y.type.shape
         y = reshaped(node, y, (batch, rows, heads * depth))
-    return [y, k, v, *scores]
+    return [y, *scores]
 
 
-def _attributes(node: Node, q: Tensor) -> AttributeMap:
-    past = node.optional(4)
+def _attributes(node: Node, q: Tensor, offset: int) -> AttributeMap:
     default_scale = 1.0 / sqrt(max(q.type.shape[3], 1))
     return {
         "scale": node.number("scale", default_scale),
@@ -45,12 +53,12 @@ def _attributes(node: Node, q: Tensor) -> AttributeMap:
         "left_window": node.integer("left_window_size", -1),
         "right_window": node.integer("right_window_size", -1),
         "softcap": node.number("softcap", 0.0),
-        "offset": 0 if past is None else past.type.shape[2],
+        "offset": offset,
         "scores": node.integer("qk_matmul_output_mode", 0) if node.wants_output(3) else -1,
     }
 
 
-def _heads(node: Node, index: int, name: str) -> Tensor:
+def heads_of(node: Node, index: int, name: str) -> Tensor:
     """[B, S, H * D] -> [B, H, S, D]."""
     x = node.input(index)
     if x.type.rank == 4:

@@ -1,4 +1,4 @@
-"""Rules for nodes of which data decides a size, by operator of ai.onnx.
+"""Rules for nodes of which data decides a size, by operator.
 
 They are asked where an operand is a `SizedValue`, and where the rule for tensors of known size
 finds that data decides the size of its result.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.frontend.rules.sized import (
+    attention,
     einsum,
     indexing,
     moves,
@@ -41,7 +42,15 @@ TAKES_ANY: Final = frozenset(
 )
 
 SIZED_RULES: Final[dict[tuple[str, str], SizedRule]] = {
-    ("", op_type): rule
-    for family in (einsum, indexing, moves, reduce, resize, shapes, spread, windows)
-    for op_type, rule in family.RULES.items()
+    (domain, op_type): rule
+    for domain, rules in (
+        ("com.microsoft", attention.MICROSOFT),
+        *(
+            ("", family.RULES)
+            for family in (
+                *(attention, einsum, indexing, moves, reduce, resize, shapes, spread, windows),
+            )
+        ),
+    )
+    for op_type, rule in rules.items()
 }

@@ -12,17 +12,41 @@ from popc.frontend.rules.sized.node import SizedNode, SizedRule, sized
 from popc.frontend.rules.sized.shapes import gathered_along
 from popc.frontend.rules.sized.spread import spread_together
 from popc.frontend.values import SizedValue, Value
-from popc.ir import Tensor
+from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 
-__all__ = ["RULES", "joined"]
+__all__ = ["RULES", "appended", "joined"]
 
 
 def _concat(node: SizedNode) -> Value:
     values = [sized(value) for value in node.inputs]
     axis = node.integer("axis", 1 if node.version < 4 else None)
-    return joined(node, values, normal_axis(axis, len(values[0].counts)))
+    axis = normal_axis(axis, len(values[0].counts))
+    values = [value for value in values if not _is_empty(value, axis)] or values[:1]
+    if len(values) == 1:
+        return node.value_of(values[0].padded, values[0].counts)
+    longer = appended(node, values[0], values[1], axis) if len(values) == 2 else None
+    return longer or joined(node, values, axis)
+
+
+def _is_empty(value: SizedValue, axis: int) -> bool:
+    """True if it has no places along an axis: exporters join to what is empty at first."""
+    return axis < len(value.counts) and value.padded.type.shape[axis] == 0
+
+
+def appended(node: SizedNode, cache: SizedValue, new: SizedValue, axis: int) -> SizedValue | None:
+    """A cache with new rows behind its own, written where they belong; ``None`` if it is none."""
+    shape = cache.padded.type.shape
+    place, rows = node.importer.context.caches.get(cache.padded, (-1, 0))
+    start = cache.counts[place] if place == axis else None
+    fits = new.padded.type.shape == (*shape[:axis], rows, *shape[axis + 1 :])
+    if start is None or any(new.counts) or not fits:
+        return None
+    window: AttributeMap = {"axes": (axis,), "sizes": (rows,)}
+    padded = node.emit("DynamicUpdate", [cache.padded, start, new.padded], window)
+    total = node.add(start, node.int64(rows))
+    return SizedValue(padded, (*cache.counts[:axis], total, *cache.counts[axis + 1 :]))
 
 
 def joined(node: SizedNode, values: Sequence[SizedValue], axis: int) -> Value:

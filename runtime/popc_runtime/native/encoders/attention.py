@@ -21,6 +21,9 @@ def _attention(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | N
         return None
     q, k, v = (binding.input(index) for index in range(3))
     mask, lengths = binding.optional(3), binding.optional(4)
+    before: tuple[Record, ...] = ()
+    if lengths is not None:
+        lengths, before = packed(binding, 4)  # one for all samples may be spread over them
     out, stage = binding.output(), binding.integer("scores", -1)
     heads_first = out.transpose(0, 2, 1, 3) if binding.integer("heads_last", 0) else out
     if mask is not None:
@@ -29,7 +32,7 @@ def _attention(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | N
     words = [word for operand in operands for word in tensor_words(operand)]
     words += [float_word(binding.number("scale")), float_word(binding.number("softcap", 0.0))]
     words += [stage, binding.integer("offset", 0), *_visible(binding)]
-    return Record("Attention_f32", tuple(words))
+    return Record("Attention_f32", tuple(words), before=before)
 
 
 def _computable(binding: NativeBinding) -> bool:
@@ -37,12 +40,9 @@ def _computable(binding: NativeBinding) -> bool:
     floats = (*binding.input_dtypes[:3], *binding.output_dtypes)
     masks = (None, DType.FLOAT32, DType.BOOL)
     masked = all(dtype in masks for dtype in binding.input_dtypes[3:4])
-    lengths = binding.optional(4)
-    sized = lengths is None or (lengths.ndim == 1 and lengths.strides[0] == lengths.itemsize)
     arrays = (*(binding.input(index) for index in range(3)), binding.output())
     return (
         masked
-        and sized
         and all(dtype is DType.FLOAT32 for dtype in floats)
         and all(array.size for array in arrays)
     )
