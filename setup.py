@@ -7,7 +7,11 @@ import sys
 
 from setuptools import Extension, setup
 
-_SOURCES = ("bound", "exact", "gains", "kahn", "lists", "module", "reached", "shift", "steps")
+_SOURCES = (
+    *("bound", "exact", "flow", "gains", "kahn", "links", "lists", "merge", "module", "reached"),
+    *("reduce", "shift", "steps"),
+)
+_HEADERS = ("bound", "exact", "flow", "links", "lists", "merge", "reached", "search", "shift")
 
 
 def library() -> Extension:
@@ -15,10 +19,7 @@ def library() -> Extension:
     return Extension(
         "popc.schedule._native",
         [f"popc/schedule/csrc/{name}.c" for name in _SOURCES],
-        depends=[
-            f"popc/schedule/csrc/{name}.h"
-            for name in ("bound", "exact", "lists", "reached", "search", "shift")
-        ],
+        depends=[f"popc/schedule/csrc/{name}.h" for name in _HEADERS],
         extra_compile_args=["-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra", "-O2"],
         extra_link_args=["-s"] if sys.platform == "linux" else [],
         py_limited_api=True,

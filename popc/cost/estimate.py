@@ -39,7 +39,7 @@ __all__ = ["estimate_costs", "estimate_execution"]
 # an exchange takes: a loop over a hundred phases takes a thousandth longer if they are doubled.
 _LOOP_CYCLES = 60
 _PREDICATE_BYTES = 4  # a word
-_PLANNED_AGAIN = 2  # times at most that ops are planned for what memory others leave them
+_PLANNED_AGAIN = 4  # times at most that ops are planned for what memory others leave them
 
 
 def estimate_costs(

@@ -21,7 +21,8 @@ from popc.cost.phases import Phase
 from popc.cost.report import Categories, LiveStep, LiveTensor, MemoryReport, Regions
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.memory import MemoryPlan
-from popc.placement import ChipsOfValues
+from popc.ops.control import first_capture
+from popc.placement import ChipsOfValues, is_main_loop
 from popc.schedule import Schedule
 from popc.target import Target
 from popc_runtime.format import Array, Region
@@ -53,7 +54,12 @@ class _Tiles:
         self._mappings: dict[Tensor, TileMapping] = {}
         self._roots: dict[Tensor, Tensor] = {}
         self._homes = ChipsOfValues(graph)
-        for order in (schedule.load, *schedule.orders.values()):
+        for op in schedule.load:
+            if op.op_type == "Expand" and op.operand(0).type.size == 1:
+                self._roots[op.output] = op.operand(0)  # a tile writes one number where it is read
+            else:
+                self._share(op)
+        for order in schedule.orders.values():
             for op in order:
                 self._share(op)
         # Operands and results of calls: `popc.cost.calls` counts their copies.
@@ -150,8 +156,8 @@ class _Tiles:
         found = dict.fromkeys(tensor for tensor in own if not tensor.off_chip)
         data: set[int] = set()
         for order in schedule.orders.values():
-            for op in filter(self.runs_here, order):
-                for tensor in map(self.root, op.present_inputs):
+            for op in order:
+                for tensor in map(self.root, self._read_here(op)):
                     if tensor in found or not self.lies_for_good(tensor):
                         continue
                     if self.fetches(op, tensor) or self.lies_elsewhere(tensor):
@@ -162,6 +168,13 @@ class _Tiles:
                         data.add(id(tensor.data))
                     found[tensor] = None
         return self._apart(found)
+
+    def _read_here(self, op: Op) -> list[Tensor]:
+        """Operands of ``op`` on this chip; ops in a loop around all chips read its captures."""
+        if not is_main_loop(op):
+            return op.present_inputs if self.runs_here(op) else []
+        states = (tensor for tensor in op.inputs[: first_capture(op)] if tensor is not None)
+        return [tensor for tensor in states if self.lies_here(tensor)]
 
     def _apart(self, tensors: Iterable[Tensor]) -> list[Tensor]:
         """``tensors`` without those in the memory of others, as new values of variables are."""
@@ -254,6 +267,8 @@ class MemoryWalk:
                 root = self._tiles.root(tensor)
                 if last.get(root, -1) <= index and root in last:
                     self._end(root)
+        for root in last if graph.name != "main" else ():
+            self._end(root)  # results of the op around it take over what the graph gives
 
     def _last_reads(self, graph: Graph, order: Sequence[Op]) -> dict[Tensor, int]:
         """The number of the last op that touches each root that begins in ``graph``."""

@@ -27,3 +27,21 @@ def order_nodes(
     is_greedy: int,
     /,
 ) -> None: ...
+def merge_nodes(
+    columns: tuple[array[int], ...],
+    order: array[int],
+    successor_starts: array[int],
+    successors: array[int],
+    made_starts: array[int],
+    made: array[int],
+    weights: array[int],
+    /,
+) -> tuple[bytes, ...]: ...
+def reduce_links(
+    starts: array[int],
+    items: array[int],
+    order: array[int],
+    kept_starts: array[int],
+    kept: array[int],
+    /,
+) -> None: ...

@@ -1,21 +1,22 @@
 """A peak that no order goes below.
 
 While a node runs, everything is live that it or a node before it makes and that it or a node after
-it needs, whatever the order.
+it needs, whatever the order.  While the last one runs, all is live that stays.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
-from popc.schedule.flat import MOST, find_native, lists_of
+from popc.schedule.flat import find_native, flattened, lists_of
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["bound_peak", "certain_by_definition", "certain_bytes"]
+__all__ = ["bound_columns", "bound_peak", "certain_by_definition", "certain_bytes"]
 
 _Bytes = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -39,49 +40,65 @@ def _bound_peak(problem: OrderingProblem) -> int:
     least = np.array(problem.rise, np.int64) + problem.base
     for node, takes in enumerate(problem.takes):
         least[node] -= sum(nbytes for nbytes, _ in takes)
-    buffers = {*problem.initial, *(b for made in problem.makes for b in made)}
-    chosen = sorted(buffers, key=lambda buffer: (-problem.weights[buffer], buffer))
+    buffers = [*problem.initial, *chain.from_iterable(problem.makes[node] for node in order)]
     count = max(_PAIRS // max(len(order), 1), _BITS)
-    least += certain_bytes(problem, order, chosen[:count])
-    return max(problem.floor, int(least.max(initial=0)))
+    if len(buffers) > count:
+        largest = sorted(buffers, key=lambda buffer: (-problem.weights[buffer], buffer))[:count]
+        buffers = list(filter(set(largest).__contains__, buffers))
+    least += certain_bytes(problem, order, buffers)
+    return max(problem.floor, int(least.max(initial=0)), _bound_end(problem, buffers))
+
+
+def _bound_end(problem: OrderingProblem, buffers: Iterable[int]) -> int:
+    """The bytes live in the last step at least: all that stays is there by then.
+
+    Any node may be the last that no other waits for.
+    """
+    weights, stays, leaders = problem.weights, problem.stays, problem.freed_with
+    staying = problem.base
+    parts: dict[int, list[int]] = {}
+    for buffer in buffers:
+        if stays[leaders[buffer]]:
+            staying += weights[buffer]
+        else:
+            parts.setdefault(leaders[buffer], []).append(buffer)
+    lowest: int | None = None
+    for node, others in enumerate(problem.successors):
+        if not problem.members[node] or any(problem.members[other] for other in others):
+            continue
+        own = problem.makes[node]
+        step = staying + problem.rise[node]
+        step -= sum(weights[buffer] for buffer in own if stays[leaders[buffer]])
+        read = chain.from_iterable(parts.get(leader, ()) for leader in problem.reads[node])
+        step += sum(weights[buffer] for buffer in read if buffer not in own)
+        step -= sum(take.nbytes for take in problem.takes[node])
+        lowest = step if lowest is None else min(lowest, step)
+    return lowest or 0
 
 
 def certain_bytes(problem: OrderingProblem, order: Sequence[int], buffers: Sequence[int]) -> _Bytes:
-    """For each node the bytes of ``buffers`` that are live while it runs in any order."""
+    """For each node the bytes of ``buffers`` that are live while it runs in any order.
+
+    It is fastest if ``buffers`` that stand together are made near each other in ``order``, which
+    holds all nodes.
+    """
     native = find_native()
-    if native is None or sum(problem.weights) >= MOST:
+    tables = flattened(problem, order) if native is not None else None
+    if native is None or tables is None:
         return certain_by_definition(problem, order, buffers)
     live = np.zeros(len(problem), np.int64)
-    native.add_certain_bytes(_bound_columns(problem, order, buffers), live)
+    native.add_certain_bytes(*tables, *bound_columns(problem, buffers), live)
     return live
 
 
-def _bound_columns(
-    problem: OrderingProblem, order: Sequence[int], buffers: Sequence[int]
-) -> tuple[array[int], ...]:
-    """The problem for the module in C, with buffers numbered as they are given.
+def bound_columns(problem: OrderingProblem, buffers: Sequence[int]) -> tuple[array[int], ...]:
+    """Arrays for the module in C, beside the tables of the problem.
 
-    Lists are two columns each, where each list begins and all items: of each node those that wait
-    for it, what it makes, and what it reads, which are leaders; of each leader, the buffers that
-    are freed with it.  Then the order; of each buffer its weight and whether it is there from the
-    start; of each leader whether it stays.
+    Where the lists of buffers that nodes make begin, and all of these; of each buffer its weight
+    and the one that it is freed with; the buffers that are looked at; those there from the start.
     """
-    numbers = {buffer: number for number, buffer in enumerate(buffers)}
-    parts: dict[int, list[int]] = {}
-    for buffer, number in numbers.items():
-        parts.setdefault(problem.freed_with[buffer], []).append(number)
-    leaders = {leader: number for number, leader in enumerate(parts)}
-    initial = set(problem.initial)
-    return (
-        *lists_of(problem.successors),
-        *lists_of([[numbers[b] for b in made if b in numbers] for made in problem.makes]),
-        *lists_of([[leaders[b] for b in read if b in leaders] for read in problem.reads]),
-        *lists_of(list(parts.values())),
-        array("q", order),
-        array("q", (problem.weights[buffer] for buffer in buffers)),
-        array("q", (int(buffer in initial) for buffer in buffers)),
-        array("q", (int(problem.stays[leader]) for leader in parts)),
-    )
+    beside = (problem.weights, problem.freed_with, buffers, problem.initial)
+    return (*lists_of(problem.makes), *(array("q", numbers) for numbers in beside))
 
 
 def certain_by_definition(

@@ -194,14 +194,17 @@ class Chooser:
         If priorities forbid orders, the bound holds for all orders nevertheless.
         """
         options = self._options
+        bound = bound_peak(problem)
         if not options.scheduler_work_limit or self._is_late():
-            return bound_peak(problem), None
+            return bound, None
+        if bound >= peak and not problem.has_levels:
+            return bound, None
         searched = without_levels(problem) if problem.has_levels else problem
         effort = Effort(options.scheduler_work_limit, self._is_late)
         threshold = options.transitive_closure_optimization_threshold
         found = find_lowest_peak(searched, peak, effort, closure_threshold=threshold)
         order = None if found.order is None else problem.with_barriers(found.order)
-        return bound_peak(problem) if problem.has_levels else found.lower, order
+        return bound if problem.has_levels else found.lower, order
 
     def _finish(
         self, problem: OrderingProblem, found: list[_Found], lower: int, work: int

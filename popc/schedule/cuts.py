@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, chain
 
 from popc.schedule.problem import OrderingProblem, Takeover
@@ -35,23 +35,57 @@ def find_cuts(problem: OrderingProblem, order: Sequence[int]) -> list[int]:
 
 
 def restrict(
-    problem: OrderingProblem, order: Sequence[int], low: int, high: int
+    problem: OrderingProblem, order: Sequence[int], steps: Sequence[int], low: int, high: int
 ) -> OrderingProblem:
     """The problem of ordering what ``order`` has from place ``low`` to ``high``, all else fixed.
 
-    Its nodes are numbered in the given order.
+    Its nodes are numbered in the given order, of which ``steps`` are the bytes live in each step.
+    What it takes grows with the part, but for finding the places of nodes.
     """
-    leaders = problem.freed_with
-    last = [-1] * len(problem.weights)
-    for index, node in enumerate(order):
-        for buffer in problem.reads[node]:
-            last[buffer] = index
-    stays = [stays or place >= high for stays, place in zip(problem.stays, last, strict=True)]
-    there = [*problem.initial, *(b for node in order[:low] for b in problem.makes[node])]
-    alive = [b for b in there if problem.stays[leaders[b]] or last[leaders[b]] >= low]
-    live = problem.base + sum(problem.weights[buffer] for buffer in alive)
-    mortal = [b for b in alive if not stays[leaders[b]]]
-    return _extract(problem, order[low:high], mortal, live, stays)
+    place = dict(zip(order, range(len(order)), strict=True))
+    readers, parts, makers = _relations(problem)
+
+    def last(buffer: int) -> int:
+        return max((place[node] for node in readers[buffer]), default=-1)
+
+    def is_there(buffer: int) -> bool:
+        return makers[buffer] < 0 or place[makers[buffer]] < low
+
+    inside = order[low:high]
+    read = dict.fromkeys(chain.from_iterable(problem.reads[node] for node in inside))
+    dying = [b for b in read if not problem.stays[b] and last(b) < high]
+    mortal = [part for b in dying for part in parts.get(b, ()) if is_there(part)]
+    taken = sum(
+        take.nbytes
+        for take in problem.takes[order[low]]
+        if any(not problem.stays[b] and last(b) == low for b in take.buffers)
+    )
+    live = steps[low] - problem.rise[order[low]] + taken
+    return _extract(problem, inside, mortal, live, lambda b: problem.stays[b] or last(b) >= high)
+
+
+def _relations(
+    problem: OrderingProblem,
+) -> tuple[list[list[int]], dict[int, list[int]], list[int]]:
+    """The readers of each buffer, what is freed with it, and who makes it.
+
+    What nobody makes is there from the start, if at all.
+    """
+    if "relations" not in problem.found:
+        readers: list[list[int]] = [[] for _ in problem.weights]
+        for node, read in enumerate(problem.reads):
+            for buffer in read:
+                readers[buffer].append(node)
+        parts: dict[int, list[int]] = {}
+        makers = [-1] * len(problem.weights)
+        for node, made in enumerate(problem.makes):
+            for buffer in made:
+                makers[buffer] = node
+        for buffer in (*problem.initial, *chain.from_iterable(problem.makes)):
+            parts.setdefault(problem.freed_with[buffer], []).append(buffer)
+        problem.found["relations"] = readers, parts, makers
+    found: tuple[list[list[int]], dict[int, list[int]], list[int]] = problem.found["relations"]
+    return found
 
 
 def _extract(
@@ -59,7 +93,7 @@ def _extract(
     inside: Sequence[int],
     mortal: Sequence[int],
     live: int,
-    stays: Sequence[bool],
+    stays: Callable[[int], bool],
 ) -> OrderingProblem:
     """The problem of the nodes ``inside``, before which ``live`` bytes and ``mortal`` are live."""
     numbers = {node: number for number, node in enumerate(inside)}
@@ -84,7 +118,7 @@ def _extract(
         weights=[problem.weights[b] for b in buffers],
         frees=[problem.frees[b] for b in buffers],
         freed_with=[buffers[leaders[b]] for b in buffers],
-        stays=[stays[b] for b in buffers],
+        stays=[stays(b) for b in buffers],
         reads=[tuple(buffers[b] for b in read) for read in reads],
         makes=[tuple(buffers[b] for b in made) for made in makes],
         rise=[problem.rise[node] for node in inside],

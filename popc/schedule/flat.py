@@ -19,7 +19,10 @@ __all__ = ["MOST", "Tables", "find_native", "first_live", "flattened", "lists_of
 
 MOST: Final = 1 << 60  # sums in C stay below it
 _FUNCTIONS: Final = frozenset(
-    ("add_certain_bytes", "measure_steps", "order_nodes", "search_exactly", "shift_blocks")
+    (
+        *("add_certain_bytes", "find_least_bytes", "measure_steps", "merge_nodes", "order_nodes"),
+        *("reduce_links", "search_exactly", "shift_blocks"),
+    )
 )
 
 

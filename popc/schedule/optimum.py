@@ -18,6 +18,7 @@ from popc.schedule.bound import bound_peak
 from popc.schedule.cuts import find_cuts, restrict
 from popc.schedule.effort import Effort
 from popc.schedule.exact import ExactResult, search_exactly
+from popc.schedule.flow import bound_by_cuts
 from popc.schedule.measures import measure_steps
 from popc.schedule.problem import OrderingProblem
 from popc.schedule.simplify import simplify
@@ -42,6 +43,8 @@ def find_lowest_peak(
     """
     smaller = simplify(problem, reduces=len(problem) <= closure_threshold)
     lower = bound_peak(smaller)
+    if lower < bound:
+        lower = max(lower, bound_by_cuts(smaller, bound))
     if lower >= bound:
         return ExactResult(None, bound, 0)
     if len(smaller) > _FEW_NODES:
@@ -94,7 +97,7 @@ def _search_regions(
         high = cuts[index] + 1 if index < len(cuts) else len(order)
         if peak <= lower or high - low > _MOST_NODES:
             break
-        found = _search_part(problem, order, low, high, lower, effort.part(4, work))
+        found = _search_part(problem, order, steps, (low, high), lower, effort.part(4, work))
         work += found.work + len(order) // _COPIED
         lower = max(lower, found.lower)
         if found.order is None:
@@ -104,11 +107,17 @@ def _search_regions(
 
 
 def _search_part(
-    problem: OrderingProblem, order: list[int], low: int, high: int, lower: int, effort: Effort
+    problem: OrderingProblem,
+    order: list[int],
+    steps: Sequence[int],
+    places: tuple[int, int],
+    lower: int,
+    effort: Effort,
 ) -> ExactResult:
-    """Look for a lower peak from place ``low`` to ``high`` of ``order``, and change it there."""
-    part = restrict(problem, order, low, high)
-    peak = max(measure_steps(part, range(high - low)))
+    """Look for a lower peak between two ``places`` of ``order``, and change it there."""
+    low, high = places
+    part = restrict(problem, order, steps, low, high)
+    peak = max(steps[low:high])
     found = search_exactly(part, floor=lower, bound=peak, effort=effort)
     if found.order is not None:
         inside = order[low:high]
@@ -131,7 +140,8 @@ def lower_by_windows(
             break
         place, reach = steps.index(peak), _WINDOWS[size] // 2
         low, high = max(place - reach, 0), min(place + reach, len(best))
-        found = _search_part(problem, best, low, high, lower, Effort(_WINDOW_WORK, effort.is_late))
+        part = Effort(_WINDOW_WORK, effort.is_late)
+        found = _search_part(problem, best, steps, (low, high), lower, part)
         work += found.work + len(best) // _COPIED
         size = size + 1 if found.order is None else 0
     return tuple(best)

@@ -6,10 +6,15 @@ number of nodes, not with its square.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Final, TypeVar
 
-__all__ = ["find_followed", "reduce_edges"]
+from popc.schedule.flat import find_native, lists_of
+
+__all__ = ["find_followed", "reduce_by_definition", "reduce_edges"]
 
 # Marks that are looked at together, as bits of one int, so that memory stays linear.
 _BITS: Final = 4096
@@ -30,17 +35,19 @@ def find_followed(
     """
     place = {node: index for index, node in enumerate(order)}
     depth = _find_depths(order, successors)
-    holders: dict[int, list[_Node]] = {mark: [] for those in asked.values() for mark in those}
+    holders: dict[int, list[tuple[int, int]]] = {m: [] for those in asked.values() for m in those}
     for node, those in marks.items():
         for mark in those:
             if mark in holders:
-                holders[mark].append(node)
+                holders[mark].append((depth[node], place[node]))
+    lasts = {mark: _lasts(found) for mark, found in holders.items()}
     questions: list[tuple[int, int, _Node, int]] = []  # places of the first and last, node, mark
     for node, those in asked.items():
         for mark in those:
-            deeper = [place[other] for other in holders[mark] if depth[other] > depth[node]]
-            if deeper:
-                questions.append((place[node], max(deeper), node, mark))
+            depths, last = lasts[mark]
+            index = bisect_right(depths, depth[node])
+            if index < len(depths):
+                questions.append((place[node], last[index], node, mark))
     questions.sort(key=lambda question: question[:2])
     found: set[tuple[_Node, int]] = set()
     for low in range(0, len(questions), _BITS):
@@ -49,6 +56,13 @@ def find_followed(
         region = order[part[0][0] : max(last for _, last, *_ in part) + 1]
         found |= _answer(region, successors, marks, part, bits)
     return found
+
+
+def _lasts(holders: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """The depths of nodes, sorted, and for each the last place of it and of those behind it."""
+    holders.sort()
+    places = accumulate((place for _, place in reversed(holders)), max)
+    return [depth for depth, _ in holders], list(places)[::-1]
 
 
 def _answer(
@@ -87,8 +101,24 @@ def _find_depths(
     return depths
 
 
-def reduce_edges(order: Sequence[int], successors: Sequence[Iterable[int]]) -> list[list[int]]:
-    """``successors`` without the edges that follow from others (transitive reduction)."""
+def reduce_edges(order: Sequence[int], successors: Sequence[Sequence[int]]) -> list[list[int]]:
+    """``successors`` without the edges that follow from others (transitive reduction).
+
+    Those of a node are in the order in which they stand in ``order``, which holds all nodes.
+    """
+    native = find_native()
+    if native is None:
+        return reduce_by_definition(order, successors)
+    starts, items = lists_of(successors)
+    native.reduce_links(starts[:], items[:], array("q", order), starts, items)
+    kept = items.tolist()
+    return [kept[low:high] for low, high in pairwise(starts)]
+
+
+def reduce_by_definition(
+    order: Sequence[int], successors: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """The definition of `reduce_edges`, in Python."""
     place = [0] * len(order)
     for index, node in enumerate(order):
         place[node] = index

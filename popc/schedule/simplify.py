@@ -13,20 +13,27 @@ Nodes that differ in nothing but their number run in the order of their numbers.
 
 This holds for the peak, because the bytes live between two steps are a submodular function of what
 has run: whatever runs earlier in addition makes the effect of a node on them smaller, never larger.
+
+`merge_by_definition` is the definition; `popc.schedule._native` merges the same nodes in C.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import Final
+from array import array
+from collections import Counter
+from collections.abc import Container, Sequence
+from itertools import chain, pairwise
+from typing import Final, TypeVar
 
+from popc.schedule.flat import find_native, flattened, lists_of
 from popc.schedule.problem import OrderingProblem, Takeover, order_topologically
 from popc.schedule.reach import reduce_edges
 
-__all__ = ["simplify"]
+__all__ = ["merge_by_definition", "merge_nodes", "simplify"]
 
 # Merging ends when less than one in so many nodes goes: of small problems, when none does.
 _ENOUGH: Final = 200
+_Item = TypeVar("_Item")
 
 
 def simplify(problem: OrderingProblem, *, reduces: bool = True) -> OrderingProblem:
@@ -35,24 +42,78 @@ def simplify(problem: OrderingProblem, *, reduces: bool = True) -> OrderingProbl
     Constraints that follow from others are looked for if it ``reduces``: that takes the longest.
     """
     while True:
-        smaller = _Merger(problem, _order_twins(problem), reduces=reduces).run()
+        successors = _order_twins(problem)
+        if reduces:
+            successors = reduce_edges(order_topologically(successors), successors)
+        smaller = merge_nodes(problem, successors)
         if len(smaller) >= len(problem) - len(problem) // _ENOUGH:
             return smaller
         problem = smaller  # merged nodes have new constraints in common
 
 
+def merge_nodes(problem: OrderingProblem, successors: list[list[int]]) -> OrderingProblem:
+    """``problem`` with ``successors`` for its own, and with nodes merged until none can be."""
+    native = find_native()
+    tables = flattened(problem, range(len(problem))) if native is not None else None
+    if native is None or tables is None:
+        return merge_by_definition(problem, successors)
+    beside = (*lists_of(successors), *lists_of(problem.makes), array("q", problem.weights))
+    return _read(problem, native.merge_nodes(*tables, *beside))
+
+
+def merge_by_definition(problem: OrderingProblem, successors: list[list[int]]) -> OrderingProblem:
+    """The definition of `merge_nodes`, in Python."""
+    return _Merger(problem, successors).run()
+
+
+def _read(problem: OrderingProblem, columns: Sequence[bytes]) -> OrderingProblem:
+    """The smaller problem that C has written, see `Merge` in csrc/merge.h."""
+    numbers = [array("q", column).tolist() for column in columns]
+    takes = map(Takeover, numbers[11], _cut(numbers[12], numbers[13]))
+    members = _cut(numbers[0], [problem.members[node] for node in numbers[1]])
+    return OrderingProblem(
+        members=[tuple(chain.from_iterable(parts)) for parts in members],
+        successors=list(map(list, _cut(numbers[2], numbers[3]))),
+        waiting=numbers[8],
+        ranks=[0] * len(members),
+        ties=[],
+        weights=problem.weights,
+        frees=problem.frees,
+        freed_with=problem.freed_with,
+        stays=problem.stays,
+        reads=_cut(numbers[4], numbers[5]),
+        makes=_cut(numbers[6], numbers[7]),
+        rise=numbers[9],
+        takes=_cut(numbers[10], list(takes)),
+        initial=problem.initial,
+        floor=problem.floor,
+        base=problem.base,
+    )
+
+
+def _cut(starts: Sequence[int], items: Sequence[_Item]) -> list[tuple[_Item, ...]]:
+    """Lists out of one, by where they begin and end."""
+    return [tuple(items[start:end]) for start, end in pairwise(starts)]
+
+
 def _order_twins(problem: OrderingProblem) -> list[list[int]]:
     """The successors of all nodes; of nodes that are alike, each is followed by the next."""
+    successors = [list(others) for others in problem.successors]
+    rough = list(zip(map(sum, successors), map(sum, problem.reads), problem.rise, strict=True))
+    counts = Counter(rough)
+    if len(counts) == len(rough):
+        return successors
     readers: dict[int, list[int]] = {}
-    earlier: list[list[int]] = [[] for _ in problem.members]
+    earlier: list[list[int]] = [[] for _ in successors]
     for node, buffers in enumerate(problem.reads):
         for buffer in buffers:
             readers.setdefault(buffer, []).append(node)
         for other in problem.successors[node]:
             earlier[other].append(node)
-    successors = [list(others) for others in problem.successors]
     last: dict[object, int] = {}
     for node, others in enumerate(problem.successors):
+        if counts[rough[node]] == 1:
+            continue
         made = tuple(_kind_of(problem, buffer, readers) for buffer in problem.makes[node])
         around = (*sorted(others), -1, *sorted(earlier[node]), -1, *sorted(problem.reads[node]))
         kind = (problem.rise[node], problem.takes[node], made, around)
@@ -89,17 +150,12 @@ def _takes_without(takes: tuple[Takeover, ...], buffers: Container[int]) -> tupl
 class _Merger:
     """Working state: nodes are merged into the first of them; the others are gone."""
 
-    def __init__(
-        self, problem: OrderingProblem, successors: list[list[int]], *, reduces: bool
-    ) -> None:
+    def __init__(self, problem: OrderingProblem, successors: list[list[int]]) -> None:
         self.problem = problem
         self.weights, self.frees = problem.weights, problem.frees
-        reduced = (
-            reduce_edges(order_topologically(successors), successors) if reduces else successors
-        )
-        self.later = [dict.fromkeys(others) for others in reduced]
-        self.earlier: list[dict[int, None]] = [{} for _ in reduced]
-        for node, others in enumerate(reduced):
+        self.later = [dict.fromkeys(others) for others in successors]
+        self.earlier: list[dict[int, None]] = [{} for _ in successors]
+        for node, others in enumerate(successors):
             for other in others:
                 self.earlier[other][node] = None
         self.members: list[list[tuple[int, ...]]] = [[members] for members in problem.members]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.random_orders import make_problem
 from popc.schedule.bound import certain_by_definition, certain_bytes
-from popc.schedule.flat import find_native
+from popc.schedule.flat import find_native, flattened, lists_of
 from popc.schedule.problem import OrderingProblem
 from tests.support.random_problems import problems
 
@@ -35,9 +35,14 @@ def test_c_refuses_bounds_of_tables_that_do_not_fit() -> None:
     native = find_native()
     if native is None:
         pytest.skip("the search in C has not been built")
-    nothing = (array("q", [0]), array("q"))
-    for column in range(12):
-        columns = [*nothing * 4, *(array("q") for _ in range(4))]
-        columns[column] = array("q", [7, 7])
+    problem = make_problem("layered", 9, seed=1)
+    tables = flattened(problem, range(9))
+    assert tables is not None
+    numbers = array("q", range(9))
+    beside = [*lists_of(problem.makes), array("q", problem.weights), numbers, numbers, array("q")]
+    for number in range(len(beside)):
+        wrong = [*beside[:number], array("q", [9] * 8), *beside[number + 1 :]]
         with pytest.raises(ValueError, match="do not fit together"):
-            native.add_certain_bytes(tuple(columns), array("q"))
+            native.add_certain_bytes(*tables, *wrong, array("q", range(9)))
+    with pytest.raises(ValueError, match="do not fit together"):
+        native.add_certain_bytes(*tables, *beside, array("q"))

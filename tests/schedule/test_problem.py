@@ -221,7 +221,7 @@ def test_a_region_is_measured_as_in_the_whole(problem: OrderingProblem) -> None:
     steps = measure_steps(problem, order)
     for low in range(len(order)):
         for high in range(low + 1, len(order) + 1):
-            part = restrict(problem, order, low, high)
+            part = restrict(problem, order, steps, low, high)
             inside = list(range(high - low))
             assert measure_steps(part, inside) == steps[low:high]
             assert bound_peak(part) <= lowest_peak(part) <= max(part.floor, *steps[low:high])

@@ -282,7 +282,6 @@ def test_text() -> None:
         "  post_order: peak 128, sum 256\n"
         "  shortest_path: peak 128, sum 192\n"
         "  kahn fifo: peak 128, sum 192\n"
-        "  post_order, shifted: peak 128, sum 192\n"
         "live in main: peak 256 (proven), sum 384\n"
         "  kahn: peak 256, sum 384, chosen, 0 moves\n"
         "  clustering: peak 256, sum 384\n"

@@ -4,13 +4,14 @@
 #include "shift.h"
 
 typedef struct {
-    int64_t nodes, buffers, leaders;
-    Lists later, makes, reads;  // of each node: those that wait for it, buffers, leaders
-    Lists parts;  // of each leader, the buffers that are freed with it
-    const int64_t *order;  // of the nodes, as their constraints allow
-    const int64_t *weights, *initial;  // of each buffer
-    const int64_t *stays;  // of each leader
+    const Shift *problem;  // with an order that its constraints allow
+    Lists makes;  // of each node, buffers
+    const int64_t *weights, *freed_with;  // of each buffer
+    const int64_t *chosen;  // buffers: those that are looked at together are made near each other
+    int64_t count;  // of these
+    const int64_t *initial;  // buffers that are there from the start
+    int64_t initial_count;
 } Bound;
 
-// Adds for each node the bytes of the buffers that are live while it runs in any order.
+// Adds for each node the bytes of the chosen buffers that are live while it runs in any order.
 Outcome add_certain_bytes(const Bound *bound, int64_t *live);

@@ -1,14 +1,16 @@
 // The Python module: tables as arrays of 64-bit integers.
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
+#include <stdlib.h>
 
-#include "bound.h"
+#include "flow.h"
 #include "exact.h"
+#include "merge.h"
 
-enum { COLUMNS = 16 };
+enum { COLUMNS = 16, BESIDE = 9 };  // of a problem; arrays that may stand beside them
 
 typedef struct {
-    Py_buffer buffers[COLUMNS + 3];
+    Py_buffer buffers[COLUMNS + BESIDE];
     int count;
 } Held;
 
@@ -182,48 +184,155 @@ static PyObject *find_lowest(PyObject *module, PyObject *args) {
         "LLL", (long long)exact.placed, (long long)exact.lower, (long long)shift.work);
 }
 
-enum { BOUND_COLUMNS = 12 };
+// Arrays that stand beside a problem; false after an exception.
+static bool read_beside(
+    Held *held, PyObject *arrays[], int count, int64_t *columns[], int64_t counts[]) {
+    for (int i = 0; i < count; i++) {
+        columns[i] = numbers_of(held, arrays[i], PyBUF_SIMPLE, &counts[i]);
+        if (!columns[i]) return false;
+    }
+    return true;
+}
 
-// Reads columns in the order of `_bound_columns` in popc/schedule/bound.py.
-static bool read_bound(Held *held, Bound *bound, PyObject *table) {
+enum { BOUND_COLUMNS = 6 };
+
+// Reads arrays in the order in which `certain_bytes` in popc/schedule/bound.py gives them.
+static bool read_bound(Held *held, Bound *bound, PyObject *arrays[]) {
     int64_t *columns[BOUND_COLUMNS], counts[BOUND_COLUMNS];
-    if (!read_table(held, table, BOUND_COLUMNS, columns, counts)) return false;
-    const int64_t nodes = counts[8], buffers = counts[9], leaders = counts[11];
-    bound->nodes = nodes, bound->buffers = buffers, bound->leaders = leaders;
-    bound->later = (Lists){columns[0], columns[1]};
-    bound->makes = (Lists){columns[2], columns[3]};
-    bound->reads = (Lists){columns[4], columns[5]};
-    bound->parts = (Lists){columns[6], columns[7]};
-    bound->order = columns[8], bound->weights = columns[9];
-    bound->initial = columns[10], bound->stays = columns[11];
-    const bool fits = are_lists(bound->later, counts[0], nodes, counts[1], nodes) &&
-                      are_lists(bound->makes, counts[2], nodes, counts[3], buffers) &&
-                      are_lists(bound->reads, counts[4], nodes, counts[5], leaders) &&
-                      are_lists(bound->parts, counts[6], leaders, counts[7], buffers) &&
-                      all_below(bound->order, nodes, nodes) && counts[10] == buffers;
+    if (!read_beside(held, arrays, BOUND_COLUMNS, columns, counts)) return false;
+    const int64_t nodes = bound->problem->nodes, buffers = bound->problem->buffers;
+    bound->makes = (Lists){columns[0], columns[1]};
+    bound->weights = columns[2], bound->freed_with = columns[3];
+    bound->chosen = columns[4], bound->count = counts[4];
+    bound->initial = columns[5], bound->initial_count = counts[5];
+    const bool fits = are_lists(bound->makes, counts[0], nodes, counts[1], buffers) &&
+                      counts[2] == buffers && counts[3] == buffers &&
+                      all_below(columns[3], buffers, buffers) &&
+                      all_below(columns[4], counts[4], buffers) &&
+                      all_below(columns[5], counts[5], buffers);
     return fits || refuse();
+}
+
+// Reads a problem and what bounds need of it, and an array for the result.
+static int64_t *read_bounded(
+    Held *held, Bound *bound, Shift *problem, PyObject *objects[], int64_t *count) {
+    bound->problem = problem;
+    if (!read_order(held, problem, objects, PyBUF_SIMPLE)) return NULL;
+    if (!read_bound(held, bound, objects + 2)) return NULL;
+    return numbers_of(held, objects[BOUND_COLUMNS + 2], PyBUF_WRITABLE, count);
 }
 
 static PyObject *find_certain(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *table, *result;
-    if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &table, &result)) return NULL;
+    PyObject *o[BOUND_COLUMNS + 3];
+    if (!PyArg_ParseTuple(
+            args, "O!OOOOOOOO", &PyTuple_Type, &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6],
+            &o[7], &o[8]))
+        return NULL;
     Held held = {.count = 0};
+    Shift problem = {.is_over = NULL};
     Bound bound;
+    int64_t count, *live = read_bounded(&held, &bound, &problem, o, &count);
     Outcome outcome = INTERRUPTED;
-    if (read_bound(&held, &bound, table)) {
-        int64_t count;
-        int64_t *live = numbers_of(&held, result, PyBUF_WRITABLE, &count);
-        outcome = live && count == bound.nodes ? add_certain_bytes(&bound, live) : UNFIT;
+    if (live) outcome = count == problem.nodes ? add_certain_bytes(&bound, live) : UNFIT;
+    return conclude(&held, outcome) ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *find_least(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *o[BOUND_COLUMNS + 3], *chosen;
+    if (!PyArg_ParseTuple(
+            args, "O!OOOOOOOOO", &PyTuple_Type, &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6],
+            &o[7], &chosen, &o[8]))
+        return NULL;
+    Held held = {.count = 0};
+    Shift problem = {.is_over = NULL};
+    Bound bound;
+    int64_t count, asked, *bytes = read_bounded(&held, &bound, &problem, o, &count);
+    Outcome outcome = INTERRUPTED;
+    if (bytes) {
+        const int64_t *nodes = numbers_of(&held, chosen, PyBUF_SIMPLE, &asked);
+        const bool fits = nodes && asked == count && all_below(nodes, asked, problem.nodes);
+        outcome = fits ? find_least_bytes(&bound, nodes, count, bytes) : UNFIT;
     }
     return conclude(&held, outcome) ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *reduce(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *arrays[5];
+    if (!PyArg_ParseTuple(
+            args, "OOOOO", &arrays[0], &arrays[1], &arrays[2], &arrays[3], &arrays[4]))
+        return NULL;
+    Held held = {.count = 0};
+    int64_t *columns[5], counts[5];
+    for (int i = 0; i < 5; i++) {
+        const int flags = i < 3 ? PyBUF_SIMPLE : PyBUF_WRITABLE;
+        columns[i] = numbers_of(&held, arrays[i], flags, &counts[i]);
+        if (!columns[i]) return conclude(&held, INTERRUPTED) ? Py_NewRef(Py_None) : NULL;
+    }
+    const Lists later = {columns[0], columns[1]};
+    const int64_t nodes = counts[2];
+    const bool fits = are_lists(later, counts[0], nodes, counts[1], nodes) &&
+                      all_below(columns[2], nodes, nodes) && counts[3] == nodes + 1 &&
+                      counts[4] == counts[1];
+    const Outcome outcome = fits ? reduce_links(later, nodes, columns[2], columns[3], columns[4])
+                                 : UNFIT;
+    return conclude(&held, outcome) ? Py_NewRef(Py_None) : NULL;
+}
+
+// The columns of a result, as bytes of 64-bit integers; NULL after an exception.
+static PyObject *write_merged(const Merge *merge) {
+    PyObject *result = PyTuple_New(MERGED_COLUMNS);
+    for (int i = 0; result && i < MERGED_COLUMNS; i++) {
+        const Numbers numbers = merge->columns[i];
+        const Py_ssize_t size = (Py_ssize_t)(numbers.count * (int64_t)sizeof(int64_t));
+        PyObject *bytes = PyBytes_FromStringAndSize((const char *)numbers.items, size);
+        if (!bytes || PyTuple_SetItem(result, i, bytes)) Py_CLEAR(result);
+    }
+    return result;
+}
+
+// Reads the arrays that stand beside a problem; false if they do not fit.
+static bool read_merge(Held *held, Merge *merge, PyObject *arrays[5]) {
+    int64_t *columns[5], counts[5];
+    if (!read_beside(held, arrays, 5, columns, counts)) return false;
+    const int64_t nodes = merge->problem->nodes, buffers = merge->problem->buffers;
+    merge->later = (Lists){columns[0], columns[1]};
+    merge->makes = (Lists){columns[2], columns[3]};
+    merge->weights = columns[4];
+    const bool fits = are_lists(merge->later, counts[0], nodes, counts[1], nodes) &&
+                      are_lists(merge->makes, counts[2], nodes, counts[3], buffers) &&
+                      counts[4] == buffers;
+    return fits || refuse();
+}
+
+static PyObject *merge(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *tables[2], *arrays[5], *result = NULL;
+    if (!PyArg_ParseTuple(
+            args, "O!OOOOOO", &PyTuple_Type, &tables[0], &tables[1], &arrays[0], &arrays[1],
+            &arrays[2], &arrays[3], &arrays[4]))
+        return NULL;
+    Held held = {.count = 0};
+    Shift problem = {.is_over = NULL};
+    Merge merged = {.problem = &problem};
+    Outcome outcome = INTERRUPTED;
+    if (read_order(&held, &problem, tables, PyBUF_SIMPLE) && read_merge(&held, &merged, arrays))
+        outcome = merge_nodes(&merged);
+    if (conclude(&held, outcome)) result = write_merged(&merged);
+    for (int i = 0; i < MERGED_COLUMNS; i++) free(merged.columns[i].items);
+    return result;
 }
 
 static PyMethodDef methods[] = {
     {"add_certain_bytes", find_certain, METH_VARARGS, "What popc.schedule.bound defines."},
     {"search_exactly", find_lowest, METH_VARARGS, "What popc.schedule.exact defines."},
+    {"find_least_bytes", find_least, METH_VARARGS, "What popc.schedule.flow defines."},
+    {"merge_nodes", merge, METH_VARARGS, "What popc.schedule.simplify defines."},
     {"order_nodes", order, METH_VARARGS, "What popc.schedule.algorithms.kahn defines."},
     {"measure_steps", measure, METH_VARARGS, "What popc.schedule.measures defines."},
+    {"reduce_links", reduce, METH_VARARGS, "What popc.schedule.reach defines."},
     {"shift_blocks", run, METH_VARARGS, "What popc.schedule.shift defines."},
     {NULL, NULL, 0, NULL},
 };
