@@ -163,7 +163,7 @@ class _Transposed:
 
     @property
     def winograd(self) -> bool:
-        """Whether Winograd's algorithm may be used."""
+        """True if Winograd's algorithm may be used."""
         return bool(self.binding.integer("winograd", 1))
 
     def weaves(self, phases: Sequence[tuple[_Phase, ...]]) -> bool:
