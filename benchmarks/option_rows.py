@@ -25,6 +25,7 @@ class Row:
             they are the same bit for bit.
         reason: What changes the order, if the tolerance is not 0.
         graphs: Names of the sample networks; all if empty.
+        batch: Samples of a run.
         moves: What the option is for, and what it costs: by the name of a number, its sign.
     """
 
@@ -35,6 +36,7 @@ class Row:
     tolerance: float = 0.0
     reason: str = ""
     graphs: tuple[str, ...] = ()
+    batch: int = 8
     moves: Mapping[str, int] = field(default_factory=lambda: _UNKNOWN)
 
 
@@ -70,6 +72,11 @@ _FETCHED_LATE: Final = {
 }
 _FETCHED_EARLY: Final = {"weight_io_schedule": "preload", "activation_io_schedule": "preload"}
 _BATCH: Final = {"batch_serialization_factor": 4}
+_PARTS_FROM_AFAR: Final = {
+    **_BATCH,
+    "num_io_tiles": 64,
+    "activation_tensor_location": _ON_IO_TILES,
+}
 _SUMS: Final = "gradients are sums of the parts' gradients"
 _ROWS: Final = "products of fewer rows may be rounded differently"
 _STEPS: Final = {"batches_per_step": 4}
@@ -108,6 +115,11 @@ def _batches() -> list[Row]:
     ]  # fmt: skip
     backward = {**_BATCH, "batch_serialization_transform_context": "bwd"}
     rows.append(Row("batch parts after autodiff", backward, tolerance=1e-4, reason=_SUMS))
+    rows += [
+        Row(f"parts {name}", {"batch_serialization_batch_schedule": name}, _PARTS_FROM_AFAR,
+            graphs=("mlp",), batch=512, moves={"cycles": -1})
+        for name in ("overlap_on_io", "overlap_on_compute")
+    ]  # fmt: skip
     rows += [
         Row(f"batch parts {name}", {**_BATCH, "batch_serialization_batch_schedule": name},
             trains=False, tolerance=1e-6, reason=_ROWS)
@@ -187,7 +199,7 @@ def _replication() -> list[Row]:
 def _rewrites() -> list[Row]:
     return [
         Row("outlining", {"enable_outlining": True}, graphs=("transformer",),
-            moves={"instructions": -1}),
+            moves={"instructions": -1, "busiest tile": -1}),
         Row("outlining without pruning", {"enable_outlining": True,
             "enable_outlining_copy_cost_pruning": False}, graphs=("transformer",)),
         Row("patterns minimal", {"patterns": "minimal"}, trains=False, tolerance=1e-5,

@@ -3,7 +3,8 @@
     python -m benchmarks.options [--only TEXT] [--json FILE]
 
 Each program is compared with the same one without the option: results of three runs, and weights
-after them; peak live bytes, bytes in streaming memory, cycles on the target, ops, instructions.
+after them; peak live bytes, bytes in streaming memory and of the busiest tile, cycles on the
+target, ops, instructions.
 What an option is for, and what it costs, is in its row: numbers that move elsewhere are told.
 """
 
@@ -38,14 +39,16 @@ _NETWORKS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
     "cnn": digits_cnn,
     "transformer": sorting_transformer,
 }
-_BATCH: Final = 8
 _RUNS: Final = 3
 _SMALL: Final = 1e-3
 _LOSS: Final = {"type": "cross_entropy", "input": "logits", "label": "label"}
 _ADAM: Final = {"type": "adam", "learning_rate": 1e-3}
 # Adam divides gradients by their size, and so makes a lot of rounding errors of those that are 0.
 _MOMENTUM: Final = {"type": "sgd", "learning_rate": 0.01, "momentum": 0.9}
-_SHOWN: Final = ("peak liveness", "on-chip bytes", "remote bytes", "cycles", "ops", "instructions")
+_SHOWN: Final = (
+    *("peak liveness", "on-chip bytes", "remote bytes", "busiest tile"),
+    *("cycles", "ops", "instructions"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +90,12 @@ def measure_row(row: Row, network: str, cache: dict[str, _Program]) -> dict[str,
     """The figures of one row for one network; ``cache`` keeps the programs without the option."""
     optimizer = _MOMENTUM if row.tolerance else _ADAM
     training = {"loss": _LOSS, "optimizer": optimizer} if row.trains else None
-    key = f"{network} {training} {sorted(row.base.items())}"
+    key = f"{network} {row.batch} {training} {sorted(row.base.items())}"
     if key not in cache:
-        cache[key] = _compiled(network, row.base, training)
+        cache[key] = _compiled(network, row.batch, row.base, training)
     plain = cache[key]
     try:
-        program = _compiled(network, {**row.base, **row.options}, training)
+        program = _compiled(network, row.batch, {**row.base, **row.options}, training)
     except PopcError as error:
         raise SystemExit(f"{row.name}, {network}: {error}\n{error.details}") from error
     difference = _difference(plain.results, program.results)
@@ -132,11 +135,11 @@ def _cells(figures: Mapping[str, Any]) -> list[str]:
 
 
 def _compiled(
-    network: str, settings: Mapping[str, Any], train: Mapping[str, Any] | None
+    network: str, batch: int, settings: Mapping[str, Any], train: Mapping[str, Any] | None
 ) -> _Program:
     options = {"cost_report": False, **settings}
     request = CompileRequest.of(
-        _NETWORKS[network](), options=options, dims={"batch": _BATCH}, train=train
+        _NETWORKS[network](), options=options, dims={"batch": batch}, train=train
     )
     compiled = compile_program(request, request.load())
     archive, measures = build_archive([Content(compiled)]), measure(compiled)

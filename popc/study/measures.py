@@ -58,6 +58,7 @@ def measure(compiled: Compiled) -> Measures:
         "on-chip bytes": plan.arena_bytes + plan.state_bytes + plan.constant_bytes - far,
         "remote bytes": plan.remote_bytes + far,
         "archive bytes": size,
+        "busiest tile": max(chip.peak_bytes for chip in costs.memory),
         "cycles": costs.cycles.total,
     }
     return Measures(numbers, dict(op_types), digest)

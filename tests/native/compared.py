@@ -70,14 +70,18 @@ def check(library: Library, problem: Problem, expected: list[Array], where: Wher
 
     Gives how it computes the problem: "kernel", "calls", or "" if numpy has to.
     """
-    runs = [_run(library, problem, where, threads) for threads in (1, 2, 3)]
-    how, results = runs[0]
-    if not how:
+    laid = _Laid.of(problem, where)
+    how, found = "", []
+    with laid.refusing():
+        with hidden_operands(laid.binding):
+            how, items = _items(library, problem.opcode, laid.binding)
+        found = [_computed(library, laid, items, threads) for threads in (1, 2, 3) if how]
+    if not found:
         return ""
-    for _, others in runs[1:]:
-        for one, other in zip(results, others, strict=True):
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
             assert one.tobytes() == other.tobytes(), "results depend on the number of threads"
-    _assert_all_near(results, expected, problem)
+    _assert_all_near(found[0], expected, problem)
     return how
 
 
@@ -127,6 +131,12 @@ class _Laid:
         usual = anywhere or all(place.view.flags.c_contiguous for place in self.places)
         return nullcontext() if usual else suppress(ValueError)
 
+    def spoil(self) -> None:
+        """Forget all results."""
+        for result in self.places:
+            result.spoil()
+        self.fill()
+
     def fill(self) -> None:
         """Give an operand that was overwritten its numbers back."""
         taken = self.where.taken
@@ -164,15 +174,12 @@ def _placed(array: Array | None, layout: str) -> Array | None:
 # -- the native engine -----------------------------------------------------------------------------
 
 
-def _run(library: Library, problem: Problem, where: Where, threads: int) -> tuple[str, list[Array]]:
-    laid = _Laid.of(problem, where)
-    with laid.refusing():
-        with hidden_operands(laid.binding):
-            how, items = _items(library, problem.opcode, laid.binding)
-            program = NativeProgram(library, items, laid.binding, threads)
-        if how:
-            return how, laid.computed(program.run)
-    return "", []
+def _computed(library: Library, laid: _Laid, items: list[Item], threads: int) -> list[Array]:
+    """What items that were made of a laid problem compute."""
+    laid.spoil()
+    with hidden_operands(laid.binding):
+        program = NativeProgram(library, items, laid.binding, threads)
+    return laid.computed(program.run)
 
 
 def _items(library: Library, opcode: str, binding: Binding) -> tuple[str, list[Item]]:

@@ -37,6 +37,10 @@ class Place:
     view: Array
     window: _Window
 
+    def spoil(self) -> None:
+        """Fill all memory with the pattern."""
+        self.memory.fill(_AROUND)
+
     def around(self) -> bytes:
         """Whatever lies around the operand."""
         copy = self.memory.copy()

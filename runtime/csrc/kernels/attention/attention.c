@@ -12,7 +12,7 @@
 
 #include "attention_plan.h"
 #include "few_queries.h"
-#include "../matmul/gemm.h"
+#include "../matmul/strided.h"
 #include "../support/math.h"
 #include "../support/vector_exp.h"
 
@@ -102,18 +102,30 @@ static void fill_bias(
 
 // -- a panel of queries and some keys -------------------------------------------------------------
 
-// out[m][lanes] = (or, if `add`, +=) left right, from packed panels.
+// out[m][lanes] = (or, if `add`, +=) left right.
 static void multiply(
-    const float *left, const float *right, int64_t k, float *out, int64_t m, int lanes, bool add) {
+    LeftTiles left, const float *right, int64_t k, float *out, int64_t m, int lanes, bool add) {
     for (int64_t done = 0; done < k; done += DEPTH) {
-        const int64_t depth = lesser(k - done, DEPTH);
-        for (int64_t i = 0; i < m; i += TILE_ROWS) {
-            const Place place = {out + i * TILE_COLUMNS, TILE_COLUMNS, i, 0};
-            ISA(multiply_tile)(
-                left + i * k + done * TILE_ROWS, right + done * TILE_COLUMNS, depth, place,
-                (int)lesser(m - i, TILE_ROWS), lanes, add || done > 0);
-        }
+        ISA(multiply_strided)(
+            left, right + done * TILE_COLUMNS, lesser(k - done, DEPTH), out, m, lanes,
+            add || done > 0);
+        left.data += DEPTH * left.column;
     }
+}
+
+// Keys, and values turned, from number `first` on: as they lie, or as they were packed.
+static LeftTiles keys_of(
+    const Attention *state, const Panel *panel, const float *own, int64_t first) {
+    const int64_t *s = state->k.strides;
+    if (state->packs) return packed_tiles(own, state->sizes.depth);
+    return tiles_of(panel->k + first * s[2], s[2], s[3]);
+}
+
+static LeftTiles values_of(
+    const Attention *state, const Panel *panel, const float *own, int64_t first, int64_t n) {
+    const int64_t *s = state->v.strides;
+    if (state->packs) return packed_tiles(own + state->values_at, n);
+    return tiles_of(panel->v + first * s[2], s[3], s[2]);
 }
 
 static void store_scores(
@@ -177,7 +189,9 @@ static void show(const Attention *state, Panel *panel, float *own, int64_t first
             panel->queries, panel->count, panel->k + first * state->k.strides[2],
             state->k.strides[2], n, state->sizes.depth, scores);
     else
-        multiply(own, panel->queries, state->sizes.depth, scores, n, panel->lanes, false);
+        multiply(
+            keys_of(state, panel, own, first), panel->queries, state->sizes.depth, scores, n,
+            panel->lanes, false);
     const bool capped = state->softcap != 0;
     if (state->stage == PRODUCT) store_scores(state, panel, scores, n, capped ? state->softcap : 1);
     if (capped) cap_scores(panel, scores, n, state->softcap);
@@ -198,8 +212,8 @@ static void show(const Attention *state, Panel *panel, float *own, int64_t first
             state->sizes.width, panel->sums);
     else
         multiply(
-            own + state->values_at, scores, n, panel->sums, state->sizes.width, panel->lanes,
-            first > 0);
+            values_of(state, panel, own, first, n), scores, n, panel->sums, state->sizes.width,
+            panel->lanes, first > 0);
 }
 
 // -- chunks ---------------------------------------------------------------------------------------
@@ -302,7 +316,7 @@ static void some_panels(void *context, int64_t chunk, int thread) {
     }
     for (int64_t first = 0; first < last; first += state->block) {
         const int64_t n = lesser(last - first, state->block);
-        if (!state->few) pack_keys(state, panels, own, first, n);
+        if (state->packs) pack_keys(state, panels, own, first, n);
         for (int64_t i = 0; i < count; i++) {
             if (panels[i].last <= first) continue;
             show(state, &panels[i], own, first, n);

@@ -8,7 +8,14 @@
 // Keys whose scores a panel of queries keeps at once: 16 KiB with AVX2, which the first cache holds, and
 // 64 KiB of packed keys for heads of 64.  So many heads of all samples are enough chunks for a few
 // threads, and keys are packed for as many panels as may be; of fewer heads, chunks have two panels.
-enum { KEYS = 256, FEW_PANELS = 2, MANY_HEADS = 8 };
+enum {
+    KEYS = 256,
+    FEW_PANELS = 2,
+    MANY_HEADS = 4,
+    // Keys that are read where they lie.  Their distance may be a multiple of 4 KiB: then these fill the
+    // places of the second cache that they have, of 512 KiB with eight ways.
+    UNPACKED_KEYS = 128,
+};
 
 // Parts of a thread's memory behind each other; the number of floats.
 static int64_t lay_out(Attention *state) {
@@ -72,6 +79,7 @@ void *ISA(prepare_attention)(Params *params, Needs *needs) {
     state->block = state->stage == NOT_STORED ? lesser(state->sizes.keys, KEYS) : state->sizes.keys;
     state->few = state->sizes.group * state->sizes.rows <= FEW_QUERIES &&
                  state->k.strides[3] == 1 && state->v.strides[3] == 1;
+    state->packs = !state->few && state->sizes.keys > UNPACKED_KEYS;
     state->panels = ceil_div(state->sizes.group * state->sizes.rows, TILE_COLUMNS);
     const int64_t heads = state->sizes.batch * state->sizes.heads;
     const int64_t wanted = heads >= MANY_HEADS ? MANY_PANELS : state->panels * heads / MANY_HEADS;

@@ -19,6 +19,7 @@ typedef struct {
     int64_t offset, reach, left;  // what a query sees: from position - left to position + reach
     bool reaches, hides;  // `reach` counts; not every key is visible everywhere, or there is a mask
     bool few;  // queries: nothing is packed
+    bool packs;  // keys and values
     int64_t block;  // keys that are shown at once
     int64_t panels, chunk;  // of the queries of a key head; of them, in a chunk
     // Where things are in a thread's memory, in floats.

@@ -11,8 +11,8 @@
 
 enum { HALVES = BYTE_COLUMNS / LANES };
 
-// Quotients up to MOST_STEPS are off by less than DOUBT after six roundings.  A float that is added to
-// WHOLE is rounded to an integer, which the low bits of the sum hold.
+// Quotients up to MOST_STEPS, of two terms of up to twice that, are off by less than DOUBT after six
+// roundings.  A float that is added to WHOLE becomes an integer, which the low bits of the sum hold.
 #define MOST_STEPS 256.0f
 #define DOUBT 0x1p-12f
 #define WHOLE 0x1.8p23f
@@ -156,7 +156,7 @@ static const Quantizer *quantizer_of(const ByteEpilogue *epilogue, FirstRounding
 }
 
 static FirstRounding first_rounding(const ByteEpilogue *epilogue) {
-    const bool between = epilogue->bias || epilogue->activation || epilogue->quantizer.factor != 1;
+    const bool between = epilogue->activation || epilogue->quantizer.factor != 1;
     FirstRounding first = MULTIPLES;
     if (epilogue->rounding.scale == 0) first = between ? NO_ROUNDING : BYTES;
     const Quantizer *by = quantizer_of(epilogue, first);
@@ -195,6 +195,9 @@ void ISA(find_columns)(
         const Floats scale = load(found->scale + j), size = larger_of(scale, -scale);
         store(found->quotient + j, scale * inverse);
         usual &= ((size > 1 / MOST_SCALE) & (size < MOST_SCALE)) | (size == 0);
+        if (epilogue->first != BYTES) continue;
+        store(found->shift + j, load(found->bias + j) * inverse);
+        usual &= within(load(found->shift + j), MOST_STEPS);
     }
     found->has_quotients = all_true(usual);
 }
@@ -268,11 +271,14 @@ static inline Floats scaled(
 
 // What a tile of floats lacks: the residual and the activation; and its rows.
 static void finish_floats(const ByteEpilogue *epilogue, LooseFloat *tile, BytePlace place) {
-    if (place.residual) {
-        for (int64_t i = 0; i < place.rows; i++) {
-            const float *residual = (const float *)(place.residual + i * place.residual_row);
+    for (int64_t i = 0; place.residual && i < place.rows; i++) {
+        const float *residual = (const float *)(place.residual + i * place.residual_row);
+        float *row = (float *)tile + i * BYTE_COLUMNS;
+        if (place.columns == BYTE_COLUMNS)
+            for (int h = 0; h < HALVES; h++)
+                store(row + h * LANES, load(row + h * LANES) + load(residual + h * LANES));
+        else
             for (int64_t j = 0; j < place.columns; j++) tile[i * BYTE_COLUMNS + j] += residual[j];
-        }
     }
     if (epilogue->activation) {
         const int64_t steps[] = {sizeof(float), sizeof(float)};
@@ -353,7 +359,8 @@ INLINE int64_t finish_quickly(
             const Ints sums = load_ints(tile + row * BYTE_COLUMNS + h * LANES) -
                               load_ints(columns->base + h * LANES);
             quotients[h] = __builtin_convertvector(sums, Floats) *
-                           load(columns->quotient + h * LANES);
+                               load(columns->quotient + h * LANES) +
+                           load(columns->shift + h * LANES);
         }
         if (!near_bytes(&by, epilogue->type, quotients, bytes)) break;
         put_bytes(bytes, place.data + row * place.row, place.columns);

@@ -36,6 +36,7 @@ typedef struct {
     int32_t zeros[BYTE_COLUMNS];  // times what a row has in `rests` too
     float scale[BYTE_COLUMNS], bias[BYTE_COLUMNS];
     float quotient[BYTE_COLUMNS];  // nearly the scale by that of what rounds first
+    float shift[BYTE_COLUMNS];  // nearly the bias by that, if bytes are what rounds first
     bool has_quotients;
 } ByteColumns;
 

@@ -1,6 +1,7 @@
 // Images of bytes that lie plane by plane, or pixel by pixel.
 #include "byte_images.h"
 #include "../support/fits.h"
+#include "../support/squares.h"
 
 // Whether pixels follow each other at one distance.
 static bool read_image(const Tensor *tensor, Image *image) {
@@ -40,12 +41,12 @@ static bool read_axes(
     return true;
 }
 
-// An input whose channels do not lie side by side is copied, with what windows read around it.
-static void plan_copy(ByteConv *conv, const Tensor *x) {
+void ISA(plan_byte_copy)(ByteConv *conv) {
     const int64_t channels = conv->groups * conv->in;
-    if (x->strides[1] == 1 || channels == 1) return;
+    if (conv->x_channel == 1) return;
     conv->from_batch = conv->x_batch;
-    conv->from_channel = x->strides[1];
+    conv->from_channel = conv->x_channel;
+    conv->x_channel = 1;
     int64_t step = channels;
     for (int axis = AXES - 1; axis >= 0; axis--) {
         conv->from_axis[axis] = conv->x_axis[axis];
@@ -75,11 +76,11 @@ bool ISA(read_byte_conv)(ByteConv *conv, Params *params) {
     if (!read_axes(conv, params, &x, &w, &y)) return false;
     conv->x = (const uint8_t *)x.data;
     conv->x_batch = x.strides[0];
+    conv->x_channel = x.dims[1] == 1 ? 1 : x.strides[1];
     conv->w = (const uint8_t *)w.data;
     conv->constant = w.constant;
     conv->panels.n = w.dims[0] / conv->groups;
     conv->panels.k = conv->in * conv->window;
-    plan_copy(conv, &x);
     return ISA(read_panels)(&conv->panels, params, &x, &w, y.dtype, 1, w.dims[0]);
 }
 
@@ -117,6 +118,12 @@ static void take_image(
 
 static void put_image(
     const Image *image, int64_t to, int64_t size, int64_t rows, int64_t columns, const char *from) {
+    if (size == 4 && image->pixel == 4 && image->channel % 4 == 0) {
+        turn(
+            (const float *)from, BYTE_COLUMNS, (float *)(image->data + to), image->channel / 4,
+            rows, columns);
+        return;
+    }
     for (int64_t j = 0; j < columns; j++) {
         char *plane = image->data + to + j * image->channel;
         if (size == 1)

@@ -20,9 +20,9 @@ typedef struct {
     int64_t batch, groups, in, window, pixels;
     int64_t size[AXES], taps[AXES], result[AXES], stride[AXES], dilation[AXES], before[AXES];
     const uint8_t *x;
-    int64_t x_batch, x_axis[AXES];  // of the input, or of its copy; channels lie side by side
+    int64_t x_batch, x_channel, x_axis[AXES];  // of the input
     int64_t from_batch, from_channel, from_axis[AXES], from_size[AXES], from_before[AXES];
-    int64_t copy_bytes;  // 0: the input is read where it lies
+    int64_t copy_bytes;  // 0: the input is read where it lies; channels lie side by side
     const uint8_t *w;  // [out][in][taps]
     bool constant;  // the weights
     Image out, residual;
@@ -31,6 +31,10 @@ typedef struct {
 // Reads x, w, y and the residual; groups; stride, dilation and pads before of each axis; and what
 // `read_panels` reads.
 bool ISA(read_byte_conv)(ByteConv *conv, Params *params);
+
+// Plans the copy, if the channels of the input do not lie side by side: from then on, strides, sizes
+// and pads are its own, and those of the input stand beside them.
+void ISA(plan_byte_copy)(ByteConv *conv);
 
 // Lines of pixels that the copy of the input has; copies one of them.
 static inline int64_t copied_lines(const ByteConv *conv) {

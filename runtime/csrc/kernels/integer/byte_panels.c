@@ -36,7 +36,9 @@ bool ISA(read_panels)(
     const Tensor bias = maybe_tensor(params);
     panels->bias = (const int32_t *)bias.data;
     const ByteForm form = (ByteForm)next_int(params);
-    panels->tile = ISA(byte_tile)(form);
+    panels->form = form;
+    panels->tile = ISA(byte_tile)(form == WORDS ? PORTABLE : form);
+    panels->in_words = form == WORDS || (form == FASTEST && !ISA(is_vnni)(panels->tile));
     if (form == FASTEST && !right->constant && lines < ORDERED_ROWS &&
         ISA(is_of_pairs)(panels->tile))
         panels->tile = ISA(byte_tile)(WIDE);

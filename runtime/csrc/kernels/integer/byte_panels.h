@@ -25,6 +25,8 @@ typedef struct {
     const int32_t *bias;  // of columns; NULL: there is none
     ByteTile tile;
     bool is_ordered;  // panels have orders of their groups
+    ByteForm form;
+    bool in_words;  // what has many rows is multiplied as words: see word_panels.h
     ByteEpilogue epilogue;
 } BytePanels;
 
@@ -67,9 +69,12 @@ typedef struct {
     int64_t line;  // bytes from row to row where they lie; 0: packed
 } LeftRows;
 
-// Whether rows need not be packed: their bytes are those of panels, and nobody asks for their sums.
-static inline bool takes_lines(const BytePanels *panels) {
-    return !panels->left.flip && !panels->has_right_zero;
+// Whether rows need not be packed: nobody asks for their sums.  Bytes have to be those of panels.
+static inline bool takes_lines(const BytePanels *panels) { return !panels->has_right_zero; }
+
+// Lines of bytes that become those of panels.
+static inline void flip_line(const BytePanels *panels, uint8_t *line, int64_t count) {
+    for (int64_t i = 0; panels->left.flip && i < count; i++) line[i] ^= panels->left.flip;
 }
 
 // Those of so many rows in `row_bytes` of memory.

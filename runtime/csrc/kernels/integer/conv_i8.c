@@ -1,8 +1,8 @@
 // Convolutions of bytes less their zero points, in int32, and what follows them: products of windows,
-// gathered row by row, and packed weights.
+// gathered row by row, and packed weights; or those of words.
 #include <stdlib.h>
 
-#include "byte_images.h"
+#include "words_i8.h"
 
 enum { FEW_CHUNKS = 4 };  // fewer chunks of pixels are divided by channels, too: see products_i8.c
 
@@ -10,6 +10,7 @@ typedef struct {
     ByteConv conv;
     int8_t *packed;  // the weights of all groups, if they are constant
     int64_t chunk_pixels, pixel_chunks, chunk_panels, panel_chunks;
+    WordConv words;  // if the products are those of words
 } State;
 
 typedef struct {
@@ -24,6 +25,7 @@ typedef struct {
 static void release(void *argument) {
     State *state = argument;
     free(state->packed);
+    ISA(release_words)(&state->words);
     free(state);
 }
 
@@ -83,6 +85,12 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
+    if (state->conv.panels.in_words) {
+        if (ISA(plan_words)(&state->words, &state->conv, needs)) return state;
+        release(state);
+        return NULL;
+    }
+    ISA(plan_byte_copy)(&state->conv);
     plan_chunks(state);
     if (state->conv.constant && !pack_constant(state)) {
         release(state);
@@ -156,6 +164,7 @@ static LeftRows windows_of(
     if (takes_lines(&conv->panels)) {
         for (int64_t i = 0; i < count; i++, own += line) {
             gather_window(conv, image, first + i, outside, own);
+            flip_line(&conv->panels, own, conv->panels.k);
             memset(own + conv->panels.k, 0, (size_t)(conv->panels.groups * 4 - conv->panels.k));
         }
         return (LeftRows){own - count * line, NULL, 0, line};
@@ -201,6 +210,10 @@ static void pixels_chunk(void *context, int64_t chunk, int thread) {
 
 static Failure run_conv(const void *argument, const Run *run) {
     const State *state = argument;
+    if (state->conv.panels.in_words) {
+        ISA(run_words)(&state->words, &state->conv, run);
+        return OK;
+    }
     Job job = {.state = state, .run = run, .weights = state->packed, .x = state->conv.x};
     if (state->conv.copy_bytes) {
         job.x = job.copy = (uint8_t *)run->shared;

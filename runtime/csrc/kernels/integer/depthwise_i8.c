@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "depthwise_i8.h"
+#include "words_i8.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -20,6 +21,7 @@ typedef struct {
     int64_t packed_bytes;
     int64_t pixel_chunks;
     ByteLanes lanes;  // without weights: the processor or the problem does not have the form
+    WordConv words;  // if the products are those of words
 } State;
 
 typedef struct {
@@ -34,6 +36,7 @@ static void release(void *argument) {
     State *state = argument;
     free(state->weights);
     free(state->lanes.weights);
+    ISA(release_words)(&state->words);
     free(state);
 }
 
@@ -62,6 +65,12 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
+    if (conv->panels.in_words) {
+        if (ISA(plan_words)(&state->words, conv, needs)) return state;
+        release(state);
+        return NULL;
+    }
+    ISA(plan_byte_copy)(conv);
     state->channels = conv->groups;
     state->panels = ceil_div(state->channels, BYTE_COLUMNS);
     state->packed_bytes = state->panels * conv->window * BYTE_COLUMNS * (int64_t)sizeof(float);
@@ -229,6 +238,10 @@ static void lines_chunk(void *context, int64_t chunk, int thread) {
 static Failure run_depthwise(const void *argument, const Run *run) {
     const State *state = argument;
     const ByteConv *conv = &state->conv;
+    if (conv->panels.in_words) {
+        ISA(run_words)(&state->words, conv, run);
+        return OK;
+    }
     char *shared = run->shared;
     Job job = {state, run, state->weights, conv->x, NULL, NULL};
     if (conv->copy_bytes) {

@@ -1,11 +1,16 @@
 // Matrix products of bytes less their zero points, in int32, and what follows them.
 #include <stdlib.h>
 
-#include "byte_panels.h"
+#include "word_panels.h"
 #include "../support/fits.h"
 
 // Columns are divided only where there are few rows: each of their chunks packs the rows again.
-enum { CHUNK_ROWS = 4 * BYTE_ROWS, FEW_CHUNKS = 4 };
+enum {
+    CHUNK_ROWS = 4 * BYTE_ROWS,
+    FEW_CHUNKS = 4,
+    // Rows from which on words are multiplied: of fewer, what they take is that weights are read.
+    WORDS_FROM = 8,
+};
 
 // A matrix of bytes.
 typedef struct {
@@ -25,6 +30,9 @@ typedef struct {
     const char *residual;  // NULL: there is none
     int64_t out_row, residual_row;
     bool takes_lines;  // of the left matrix, which need not be packed
+    int64_t flipped_line;  // bytes of a line that is copied, because its bytes are flipped; or 0
+    bool in_words;  // then lines are copied, and both matrices become words
+    int64_t chunk_rows, right_bytes;
     int8_t *packed;  // the right matrix, if it is constant
     int64_t row_chunks, column_chunks, chunk_panels;
 } State;
@@ -46,12 +54,15 @@ static int64_t batch_offset(const State *state, const int64_t *strides, int64_t 
 
 static void pack_right(const State *state, int8_t *packed, int64_t chunk) {
     const int64_t number = chunk / state->panels.panels, panel = chunk % state->panels.panels;
-    ISA(pack_panel)(
-        &state->panels,
-        state->right.data + batch_offset(state, state->right.batch, number) +
-            panel * BYTE_COLUMNS * state->right.line,
-        state->right.line, state->right.along, panel,
-        packed + number * matrix_bytes(&state->panels));
+    const Operand *right = &state->right;
+    const uint8_t *from = right->data + batch_offset(state, right->batch, number) +
+                          panel * BYTE_COLUMNS * right->line;
+    packed += number * state->right_bytes;
+    if (state->in_words)
+        ISA(pack_word_panel)(
+            &state->panels, from, right->line, right->along, panel, (int16_t *)packed);
+    else
+        ISA(pack_panel)(&state->panels, from, right->line, right->along, panel, packed);
 }
 
 // -- preparing ------------------------------------------------------------------------------------
@@ -110,12 +121,16 @@ static void *prepare(Params *params, Needs *needs) {
         free(state);
         return NULL;
     }
-    state->row_chunks = ceil_div(state->m, CHUNK_ROWS);
+    const BytePanels *panels = &state->panels;
+    state->in_words = panels->in_words && (state->m >= WORDS_FROM || panels->form == WORDS);
+    state->chunk_rows = state->in_words ? WORD_BLOCK : CHUNK_ROWS;
+    state->right_bytes = state->in_words ? word_matrix_bytes(panels) : matrix_bytes(panels);
+    state->row_chunks = ceil_div(state->m, state->chunk_rows);
     const int64_t wanted = ceil_div(FEW_CHUNKS, state->batch * state->row_chunks);
     state->chunk_panels = ceil_div(state->panels.panels, wanted);
     state->column_chunks = ceil_div(state->panels.panels, state->chunk_panels);
-    const int64_t bytes = state->right_batch * matrix_bytes(&state->panels);
-    if (constant) {
+    const int64_t bytes = state->right_batch * state->right_bytes;
+    if (constant && (!state->in_words || panels->right.is_final)) {
         state->packed = aligned_alloc(64, (size_t)padded(bytes + 64, 64));
         if (!state->packed) {
             free(state);
@@ -126,8 +141,16 @@ static void *prepare(Params *params, Needs *needs) {
     } else {
         needs->shared = bytes;
     }
+    if (state->in_words) {
+        needs->own = WORD_BLOCK * word_line(panels) * (int64_t)sizeof(int16_t);
+        return state;
+    }
     state->takes_lines = takes_lines(&state->panels) && state->left.along == 1 &&
                          state->panels.k % 4 == 0 && state->left.line != 0;
+    if (state->takes_lines && state->panels.left.flip) {
+        state->flipped_line = padded(state->panels.k, 64);
+        needs->own = CHUNK_ROWS * state->flipped_line;
+    }
     if (!state->takes_lines) needs->own = row_bytes(&state->panels, CHUNK_ROWS);
     return state;
 }
@@ -146,11 +169,50 @@ static void pack_chunk(void *context, int64_t chunk, int thread) {
     pack_right(job->state, job->right, chunk);
 }
 
+// Rows by panels of words.
+static void multiply_as_words(
+    const State *state, const uint8_t *from, int64_t first, const int16_t *matrix, int64_t part,
+    BytePlace place, int16_t *own) {
+    const BytePanels *panels = &state->panels;
+    const ByteSide *side = &panels->left;
+    const int64_t k = panels->k, line = word_line(panels), start = 0;
+    const int16_t *lines[WORD_BLOCK];
+    for (int64_t i = 0; i < WORD_BLOCK; i++) {
+        lines[i] = own + lesser(i, place.rows - 1) * line;
+        if (i >= place.rows) continue;
+        int16_t *to = own + i * line;
+        to[k] = 0;
+        ISA(widen_bytes)(
+            from + i * state->left.line, state->left.along, k, side->is_signed,
+            zero_point(side, first + i), to, 1);
+    }
+    WordTile tile = {.offsets = &start, .runs = 1, .pairs = ceil_div(k, 2)};
+    const int64_t last = lesser((part + 1) * state->chunk_panels, panels->panels);
+    for (int64_t panel = part * state->chunk_panels; panel < last; panel++) {
+        if (pool_is_stopped()) return;
+        const int64_t column = panel * BYTE_COLUMNS;
+        BytePlace there = place;
+        there.columns = lesser(panels->n - column, BYTE_COLUMNS);
+        there.data += column * item_size(panels->epilogue.type);
+        if (there.residual) there.residual += column * (int64_t)sizeof(float);
+        tile.right = matrix + panel * word_place(2 * tile.pairs, 0);
+        ISA(multiply_word_panel)(panels, tile, lines, column, there);
+    }
+}
+
 // The rows where they lie, or packed in memory of a thread.
 static LeftRows left_rows(
     const State *state, const uint8_t *from, int64_t first, int64_t rows, void *own) {
     const BytePanels *panels = &state->panels;
     const Operand *left = &state->left;
+    if (state->flipped_line) {
+        uint8_t *to = own;
+        for (int64_t i = 0; i < rows; i++, to += state->flipped_line, from += left->line) {
+            memcpy(to, from, (size_t)panels->k);
+            flip_line(panels, to, panels->k);
+        }
+        return (LeftRows){own, NULL, first, state->flipped_line};
+    }
     if (state->takes_lines) return (LeftRows){(uint8_t *)from, NULL, first, left->line};
     const LeftRows packed = rows_in(panels, own, first, rows);
     ISA(pack_rows)(panels, from, left->line, left->along, 0, rows, packed);
@@ -162,11 +224,11 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
     const State *state = job->state;
     const BytePanels *panels = &state->panels;
     const int64_t part = chunk % state->column_chunks, rest = chunk / state->column_chunks;
-    const int64_t number = rest / state->row_chunks, first = rest % state->row_chunks * CHUNK_ROWS;
-    const int64_t rows = lesser(state->m - first, CHUNK_ROWS);
-    const uint8_t *from = state->left.data + batch_offset(state, state->left.batch, number);
-    const LeftRows left =
-        left_rows(state, from + first * state->left.line, first, rows, job->run->own[thread]);
+    const int64_t number = rest / state->row_chunks,
+                  first = rest % state->row_chunks * state->chunk_rows;
+    const int64_t rows = lesser(state->m - first, state->chunk_rows);
+    const uint8_t *from = state->left.data + batch_offset(state, state->left.batch, number) +
+                          first * state->left.line;
     BytePlace place = {
         .data = state->out + batch_offset(state, state->out_batch, number) + first * state->out_row,
         .row = state->out_row,
@@ -176,7 +238,13 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
     if (state->residual)
         place.residual = state->residual + batch_offset(state, state->residual_batch, number) +
                          first * state->residual_row;
-    int8_t *matrix = job->right + (state->right_batch == 1 ? 0 : number) * matrix_bytes(panels);
+    int8_t *matrix = job->right + (state->right_batch == 1 ? 0 : number) * state->right_bytes;
+    char *own = job->run->own[thread];
+    if (state->in_words) {
+        multiply_as_words(state, from, first, (const int16_t *)matrix, part, place, (int16_t *)own);
+        return;
+    }
+    const LeftRows left = left_rows(state, from, first, rows, own);
     const int64_t last = lesser((part + 1) * state->chunk_panels, panels->panels);
     for (int64_t panel = part * state->chunk_panels; panel < last; panel++) {
         if (pool_is_stopped()) return;

@@ -46,7 +46,7 @@ typedef void (*ByteTile)(ByteLines left, BytePanel right, int32_t *out, int64_t 
 
 // How a tile is computed; the numbers are those of ByteForm in
 // popc_runtime/native/encoders/integer.py.
-typedef enum { FASTEST, PORTABLE, WIDE, VNNI, PAIRS } ByteForm;
+typedef enum { FASTEST, PORTABLE, WIDE, VNNI, PAIRS, WORDS } ByteForm;
 
 // NULL if this processor has no such form.
 ByteTile ISA(byte_tile)(ByteForm form);

@@ -119,9 +119,12 @@ static inline float fast_tanh(float x) {
     return __builtin_fabsf(x) >= 4e-4f ? result : x;  // also of NaN
 }
 
+// 1 / (1 + e**-x).  Where e**-x is beyond all floats, 2**n is infinite, and the result 0.
 static inline float fast_sigmoid(float x) {
-    const float e = exp_below(-__builtin_fabsf(x));
-    return (x < 0 ? e : 1.0f) / (1.0f + e);
+    int32_t n;
+    const float minus = -87.0f > -x ? -87.0f : -x;  // and NaN stays: one instruction
+    const float p = exp_parts(minus, at_most(89.0f, minus), &n);
+    return 1.0f / (1.0f + p * power_of_two(n));
 }
 
 // ln(1 + e**x)

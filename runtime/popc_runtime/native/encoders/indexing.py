@@ -22,6 +22,7 @@ from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
 __all__ = ["ENCODERS", "gather"]
 
 _FEW: Final = 2  # copies of the result that a copy of the operand may cost
+_SMALL: Final = 1 << 13  # elements, that are copied while Python would be asked
 
 
 def gather(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
@@ -41,7 +42,7 @@ def gather(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     before: tuple[Record, ...] = ()
     if not x.is_contiguous and binding.is_constant(0):
         x = contiguous_copy(x)
-    elif x.size <= _FEW * out.size:
+    elif x.size <= max(_FEW * out.size, _SMALL):
         x, before = packed(binding, 0)
     if not x.is_contiguous:
         return None

@@ -38,6 +38,7 @@ class ByteForm(IntEnum):
     WIDE = 2
     VNNI = 3
     PAIRS = 4
+    WORDS = 5
 
 
 def _matmul_integer(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
@@ -167,7 +168,13 @@ def _record(
             for word in tensor_words(operand, constant=index == 1 and binding.is_constant(1))
         ),
         *geometry,
-        *(word for parameter in parameters for word in tensor_words(parameter)),
+        *(
+            word
+            for index, parameter in zip((2, 3, INTEGER_BIAS), parameters, strict=True)
+            for word in tensor_words(
+                parameter, constant=parameter is not None and binding.is_constant(index)
+            )
+        ),
         int(form),
         *epilogue.words,
     )
