@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import re
 import signal
 import sys
 import zlib
@@ -28,6 +30,8 @@ settings.load_profile("repeatable")
 
 _GOLDEN = Path(__file__).parent / "golden"
 _RECORDER = pytest.StashKey[Recorder]()
+_FOLDERS = itertools.count()
+_LONGEST_FOLDER = 30  # characters of a test's name in that of its folder
 _LONGEST_ID = 120  # characters of a test's name that still fit a line of a report
 
 
@@ -97,6 +101,15 @@ def no_power_failures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder; pytest's own looks for a free number among the folders of all tests."""
+    name = re.sub(r"\W", "_", request.node.name)[:_LONGEST_FOLDER]
+    folder = tmp_path_factory.getbasetemp() / f"{name}.{next(_FOLDERS)}"
+    folder.mkdir()
+    return folder
 
 
 def pytest_collection_finish() -> None:

@@ -43,6 +43,13 @@ _FOLLOWED: Final[dict[type[ast.AST], tuple[str, ...]]] = {  # fields that hold w
 }
 _NAMES: Final = ("name", "names", "key", "keys", "items", "values")  # of what a text is about
 
+_NOTED: Final = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ImportFrom, ast.Call, ast.Assign, ast.AnnAssign),
+    *(ast.AugAssign, ast.NamedExpr, ast.For, ast.comprehension),
+)
+# One object stands for all of a kind: they have no parent, and say nothing.
+_SHARED: Final = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -64,6 +71,7 @@ class Sources:
         paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
         self.trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
         self._path: dict[ast.AST, Path] = {tree: path for path, tree in self.trees.items()}
+        self._file: dict[ast.AST, ast.Module] = {}  # of each node
         self._parent: dict[ast.AST, ast.AST] = {}
         self._functions: dict[str, list[Function]] = defaultdict(list)
         self._calls: dict[str, list[ast.Call]] = defaultdict(list)
@@ -81,7 +89,8 @@ class Sources:
         self.nodes = {path: self._walk(tree) for path, tree in self.trees.items()}
         for path, tree in self.trees.items():
             for node in self.nodes[path]:
-                self._note(node, tree)
+                if isinstance(node, _NOTED):
+                    self._note(node, tree)
 
     def texts(self, node: ast.expr) -> set[str]:
         """The texts of an expression; `FOREIGN` for those of an exception that was caught."""
@@ -90,10 +99,11 @@ class Sources:
     # -- what there is -----------------------------------------------------------------------------
 
     def _walk(self, tree: ast.Module) -> list[ast.AST]:
-        """All nodes of a file, whose parents are noted."""
+        """All nodes of a file that hold or say anything, whose parents are noted."""
         nodes: list[ast.AST] = [tree]
         for node in nodes:  # which grows meanwhile
-            for child in ast.iter_child_nodes(node):
+            self._file[node] = tree
+            for child in _nodes([getattr(node, field, None) for field in node._fields]):
                 self._parent[child] = node
                 nodes.append(child)
         return nodes
@@ -285,9 +295,7 @@ class Sources:
         return path.endswith((f"{place}.py", f"{place}/__init__.py"))
 
     def _module(self, node: ast.AST) -> ast.AST:
-        while node in self._parent:
-            node = self._parent[node]
-        return node
+        return self._file[node]
 
     def _results(self, function: Function) -> list[ast.expr]:
         """The expressions that a function returns or yields."""
@@ -318,9 +326,12 @@ def _parameters(function: Function) -> set[str]:
     return {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
 
 
-def _nodes(fields: Iterable[ast.AST | list[ast.AST | None]]) -> Iterator[ast.AST]:
+def _nodes(fields: Iterable[object]) -> Iterator[ast.AST]:
+    """The nodes in some fields of another node."""
     for field in fields:
-        yield from filter(None, field if isinstance(field, list) else [field])
+        for item in field if isinstance(field, list) else (field,):
+            if isinstance(item, ast.AST) and not isinstance(item, _SHARED):
+                yield item
 
 
 def _plain(node: ast.AST) -> str:

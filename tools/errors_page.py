@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from popc.collector import without_collector
 from popc_runtime import errors
 from popc_runtime.errors import PopcError
 from tools.error_texts import FOREIGN, UNKNOWN, Sources, is_clause, is_telling
@@ -42,6 +43,7 @@ _EXIT: Final = {
 _MARKS: Final = ("Unavailable",)  # hold what is said when somebody asks for what they stand for
 _ABOUT: Final = re.compile("problem|conflict|refus|mismatch|reason|misfit")  # what functions tell
 _ALTERNATIVES: Final = 3  # of a hint
+_TELLING: Final = (ast.Call, ast.Raise, ast.FunctionDef)
 
 Message = tuple[str, str]  # what is said, and the hint
 
@@ -77,13 +79,17 @@ def classes() -> dict[str, type[PopcError]]:
 @cache
 def words() -> tuple[dict[str, Said], set[str], list[Place]]:
     """The words of errors, by class; parts of messages by themselves; places that say nothing."""
-    sources = Sources(_ROOT / package for package in _PACKAGES)
+    with without_collector():  # a million nodes, all of which stay till the end
+        return _words(Sources(_ROOT / package for package in _PACKAGES))
+
+
+def _words(sources: Sources) -> tuple[dict[str, Said], set[str], list[Place]]:
     found = {name: Said(set(), set()) for name in classes()}
     names = _with_subclasses(sources)
     parts: set[str] = set()
     silent: list[Place] = []
     for path, nodes in sources.nodes.items():
-        for node in nodes:
+        for node in (node for node in nodes if isinstance(node, _TELLING)):
             if isinstance(node, ast.Call):
                 name = ast.unparse(node.func).rpartition(".")[2]
                 if name in names:

@@ -12,6 +12,7 @@ from popc_runtime.ground.frozen import frozen
 __all__ = ["Winograd"]
 
 _ATTRIBUTE: Final = "winograd"
+_CONVOLUTIONS: Final = ("Conv", "ConvTranspose")
 
 
 @frozen
@@ -39,7 +40,7 @@ class Winograd(RewritePass):
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Set the attribute of one op."""
         del graph
-        if self.allowed or op.op_type != "Conv" or _ATTRIBUTE in op.attributes:
+        if self.allowed or op.op_type not in _CONVOLUTIONS or _ATTRIBUTE in op.attributes:
             return False
         op.attributes[_ATTRIBUTE] = 0
         return True

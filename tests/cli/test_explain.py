@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from popc.cli.main import run
+from popc.study.advice import explain as advice_on_request
 from tests.support.small_targets import small_target, tower
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process, however slow the machine: what several of them do has tests of its own."""
+    monkeypatch.setattr(advice_on_request, "available_cores", lambda: 1)
 
 
 @pytest.fixture
@@ -81,7 +88,7 @@ def test_training(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     train.write_text(text, encoding="utf-8")
     target = small_target(tmp_path, kilobytes=28)
     arguments = ["explain", model, "--dim", "batch=128", "--train", str(train), "--target", target]
-    document = _json([*arguments, "--budget", "60"], capsys, code=4)
+    document = _json([*arguments, "--budget", "12"], capsys, code=4)
     names = {
         name for fix in [*document["fixes"], *document["insufficient"]] for name in fix["names"]
     }

@@ -44,7 +44,7 @@ _LINES = [
     "estimate m.onnx",
     "estimate m.onnx --all",
     "explain m.onnx",
-    "explain m.onnx --set num_ipus=2 --set tiles_per_ipu=1",
+    "explain m.onnx --set num_ipus=2 --set tiles_per_ipu=1 --jobs 1",
     "feed bench x.npy --epochs 1 --elements 2",
     "feed write x.npy -o y.bin",
     "inspect m.onnx",
@@ -57,7 +57,7 @@ _LINES = [
     "run m.popx -i x=random:0 --values",
     "targets",
     "targets --show ipu2",
-    "tune m.onnx -o o.toml",
+    "tune m.onnx -o o.toml --jobs 1",
     "verify m.onnx",
     "--version",
 ]

@@ -10,6 +10,8 @@ from tests.conformance.adapter import run_case
 from tests.conformance.cases import DATA, cases, node_names
 from tests.conformance.expected import EXPECTED_FAILURES
 
+pytestmark = pytest.mark.xdist_group("cases of onnx")  # which take seconds to make
+
 _STORED = [
     (group, folder.name)
     for group in ("pytorch-converted", "pytorch-operator", "simple")

@@ -21,6 +21,8 @@ from tests.conformance.cases import Case, cases
 from tests.conformance.expected import EXPECTED_FAILURES
 from tests.support.oracles import run_graph
 
+pytestmark = pytest.mark.xdist_group("cases of onnx")  # which take seconds to make
+
 
 def _reversed_axes(array: Array) -> Array:
     return np.asfortranarray(array)

@@ -25,6 +25,7 @@ from tests.support.models import affine, expected_affine
 from tools.simple_index import write_index
 
 _ROOT: Final = Path(__file__).parents[2]
+_INSTALL: Final = ("install", "--quiet", "--no-compile")  # what is imported is compiled then
 _OFFLINE: Final = ("No matching distribution", "Could not find a version", "ConnectionError")
 
 _RUN: Final = """
@@ -141,7 +142,7 @@ def test_popc_popart_installs_the_names_of_popart(wheels: dict[str, Path]) -> No
 def test_install_and_run(wheels: dict[str, Path], python: Path, folder: Path) -> None:
     """First the runtime alone, then the compiler beside it."""
     assert all(path.name.endswith("-py3-none-any.whl") for path in wheels.values())
-    _pip("install", "--quiet", wheels["popc_runtime"], cwd=folder, python=python)
+    _pip(*_INSTALL, wheels["popc_runtime"], cwd=folder, python=python)
     listed = json.loads(_pip("list", "--format", "json", cwd=folder, python=python))
     names = {item["name"].lower().replace("_", "-") for item in listed}
     assert names == {"popc-runtime", "numpy", "msgpack", "zstandard"}
@@ -152,7 +153,7 @@ def test_install_and_run(wheels: dict[str, Path], python: Path, folder: Path) ->
     done = _call(python, "-c", "import popc", cwd=folder)
     assert "No module named 'popc'" in done.stderr
 
-    _pip("install", "--quiet", wheels["popc"], cwd=folder, python=python)
+    _pip(*_INSTALL, wheels["popc"], cwd=folder, python=python)
     command = python.with_name("popc")
     done = _call(command, "compile", "model.onnx", "-o", "again.popx", cwd=folder)
     assert done.returncode == 0, done.stderr

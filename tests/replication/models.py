@@ -13,6 +13,7 @@ from onnx import parser
 import popc
 import popc_runtime
 from popc_runtime.format import Array
+from tests.support.compiling import CHECKED
 
 __all__ = ["compiled", "fed", "graphcore", "normalised", "random_samples", "splits"]
 
@@ -60,7 +61,7 @@ def compiled(
     **options: Any,
 ) -> popc_runtime.Executable:
     """``model``, compiled with checks of every stage, and loaded."""
-    archive = popc.compile(model, train=train, options={"verify_ir": True, **options})
+    archive = popc.compile(model, train=train, options={**CHECKED, **options})
     path = archive.save(folder / "m.popx", force=True)
     return popc_runtime.load(path, threads=threads, seed=seed, engine=engine)
 

@@ -17,6 +17,7 @@ from popc.ir import Graph, Op
 from popc.ops.streaming import constants_off_chip
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer
+from tests.support.compiling import CHECKED
 from tests.support.remembered import remembered
 
 __all__ = [
@@ -75,9 +76,7 @@ def run(
 ) -> Run:
     """Compile a model with all checks, and run it on samples that are always the same."""
     make, shapes = MODELS[name]
-    archive = popc.compile(
-        make(), shapes=shapes, train=train, options={"verify_ir": True, **options}
-    )
+    archive = popc.compile(make(), shapes=shapes, train=train, options={**CHECKED, **options})
     program = popc_runtime.load(archive.save(folder / "m.popx", force=True))
     generator = np.random.default_rng(1)
     outputs = [

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import popc
 import popc_runtime
 from popc_runtime.errors import DeviceError
+from tests.support.compiling import CHECKED
 
 _OFF: Final[dict[str, Any]] = {"tensor_location_override": {"t": "off_chip"}}
 _SGD: Final[dict[str, Any]] = {"type": "sgd", "learning_rate": 0.1}
@@ -53,7 +54,7 @@ def _compiled(options: dict[str, Any], optimizer: dict[str, Any] | None, **model
         training = {"loss": {"type": "l1", "input": "y"}, "optimizer": optimizer}
     archive = popc.compile(
         _model(**({"rows": _ROWS, "width": _WIDTH, "looked_up": 7} | model)),
-        options={"verify_ir": True, **options},
+        options={**CHECKED, **options},
         on_artefact=lambda stage, text: artefacts.update({str(stage): text}),
         **training,
     )

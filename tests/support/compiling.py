@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from popc.compiler import Compiled, Planned, compile_program, plan_program
 from popc.frontend import Bindings, ModelSource
 from popc.request import CompileKeywords, CompileRequest
 
-__all__ = ["bindings_of", "compiled_model", "planned_model"]
+__all__ = ["CHECKED", "bindings_of", "compiled_model", "planned_model"]
+
+# Of programs whose results count: with all checks, but without long searches for a better order and
+# for smaller archives, which have tests of their own.
+CHECKED: Final[Mapping[str, Any]] = {
+    "compression": "fast",
+    "scheduler_work_limit": 100,
+    "verify_ir": True,
+}
 
 
 def planned_model(

@@ -13,9 +13,7 @@ from popc_runtime.format import Array
 
 __all__ = ["FORMS", "Tokens", "decoder"]
 
-_HEADS: Final = 2
 _DEPTH: Final = 16
-_CACHES: Final = ("past_0_key", "past_0_value")
 
 _MODEL: Final = """<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>
 decoder (int64[B, S] input_ids, int64[B, T] attention_mask,
@@ -34,6 +32,14 @@ decoder (int64[B, S] input_ids, int64[B, T] attention_mask,
     logits = MatMul(y, wo)
 }
 """
+
+# Keys and values may lie in one cache.
+_ONE_CACHE: Final = {
+    f"float[B, 2, {rows}, 16] {name}_0_key, float[B, 2, {rows}, 16] {name}_0_value": (
+        f"float[2, B, 4, {rows}, 16] {name}_0"
+    )
+    for name, rows in (("past", "P"), ("present", "T"))
+}
 
 # What each query may see: bool [B, 1, S, T].
 _VISIBLE: Final = """
@@ -90,6 +96,23 @@ FORMS: Final = {
     y, present_0_key, present_0_value =
         Attention<q_num_heads = 4, kv_num_heads = 2>(q, k, v, visible, past_0_key, past_0_value)
 """,
+    "heads of onnxruntime": """
+    keys4 = Reshape(k, to_heads)
+    values4 = Reshape(v, to_heads)
+    keyst = Transpose<perm = [0, 2, 1, 3]>(keys4)
+    valuest = Transpose<perm = [0, 2, 1, 3]>(values4)
+    q2, rest = Split<axis = -1, num_outputs = 2>(q)
+    flags = Cast<to = 6>(attention_mask)
+    half, present_0_key, present_0_value =
+        com.microsoft.MultiHeadAttention<num_heads = 2, unidirectional = 1>
+            (q2, keyst, valuest, , flags, , past_0_key, past_0_value)
+    y = Concat<axis = -1>(half, half)
+""",
+    "packed": """
+    flags = Cast<to = 6>(attention_mask)
+    y, present_0 =
+        com.microsoft.Attention<num_heads = 4, unidirectional = 1>(x, wqkv, bqkv, flags, past_0)
+""",
     "group query": """
     sums = ReduceSum<keepdims = 0>(attention_mask, first)
     last = Sub(sums, one)
@@ -106,7 +129,15 @@ FORMS: Final = {
 @cache
 def _weights() -> dict[str, Array]:
     rng = np.random.default_rng(3)
-    shapes = {"words": (20, 64), "wq": (64, 64), "wk": (64, 32), "wv": (64, 32), "wo": (64, 20)}
+    shapes = {
+        "wqkv": (64, 192),
+        "bqkv": (192,),
+        "words": (20, 64),
+        "wq": (64, 64),
+        "wk": (64, 32),
+        "wv": (64, 32),
+        "wo": (64, 20),
+    }
     found = {name: rng.standard_normal(shape) / 8 for name, shape in shapes.items()}
     angles = np.arange(32)[:, None] * 10.0 ** -np.arange(_DEPTH // 2)
     found |= {"cosines": np.cos(angles), "sines": np.sin(angles)}
@@ -115,7 +146,10 @@ def _weights() -> dict[str, Array]:
 
 def decoder(form: str) -> onnx.ModelProto:
     """A decoder of two key heads for four heads of queries; dimensions B, S, P and T are open."""
-    model = parser.parse_model(_MODEL.replace("BODY", FORMS[form]))
+    text = _MODEL.replace("BODY", FORMS[form])
+    for old, new in _ONE_CACHE.items() if form == "packed" else ():
+        text = text.replace(old, new)
+    model = parser.parse_model(text)
     read = {name for node in model.graph.node for name in node.input}
     model.graph.initializer.extend(
         numpy_helper.from_array(array, name) for name, array in _weights().items() if name in read
@@ -131,7 +165,12 @@ class Tokens:
 
         self._session = onnxruntime.InferenceSession(model.SerializeToString())
         self._rng = np.random.default_rng(7)
-        self._past = {name: np.zeros((batch, _HEADS, 0, _DEPTH), np.float32) for name in _CACHES}
+        sizes = {"B": batch, "P": 0}
+        self._past = {
+            each.name: np.zeros([sizes.get(dim, dim) for dim in each.shape], np.float32)
+            for each in self._session.get_inputs()
+            if each.name.startswith("past")
+        }
         self._mask = np.zeros((batch, 0), np.int64)
 
     def step(self, counted: Array) -> tuple[dict[str, Array], Array]:
@@ -140,5 +179,5 @@ class Tokens:
         self._mask = np.concatenate([self._mask, counted], axis=1)
         feeds = {"input_ids": ids, "attention_mask": self._mask, **self._past}
         logits, *present = self._session.run(None, feeds)
-        self._past = dict(zip(_CACHES, present, strict=True))
+        self._past = dict(zip(self._past, present, strict=True))
         return {"input_ids": ids, "attention_mask": counted}, logits

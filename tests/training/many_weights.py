@@ -14,6 +14,7 @@ import popc
 import popc_runtime
 from popc_runtime import VariableRole
 from popc_runtime.format import Array
+from tests.support.compiling import CHECKED
 
 __all__ = ["LAYERS", "many_weights", "many_weights_program", "states_after"]
 
@@ -70,7 +71,7 @@ def many_weights_program(
         many_weights(half=half),
         dims={"batch": _BATCH},
         train={"loss": {"type": "identity", "input": "loss"}, "optimizer": dict(optimizer)},
-        options={"verify_ir": True, **options},
+        options={**CHECKED, **options},
     )
     return popc_runtime.load(archive.save(folder / "many.popx", force=True))
 

@@ -16,6 +16,7 @@ import popc_runtime
 from popc_runtime import TensorSpec
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels.core.preparation import floats_of
+from tests.support.compiling import CHECKED
 
 __all__ = ["BATCH", "KINDS", "batches", "in_type", "losses", "scaled_input", "trained", "weights"]
 
@@ -59,7 +60,7 @@ def trained(
         dims={"batch": BATCH} if "batch" in str(model.graph.input) else None,
         loss=loss or {"type": "cross_entropy", "input": "logits", "label": "label"},
         optimizer=optimizer,
-        options={"verify_ir": True, **options},
+        options={**CHECKED, **options},
     )
     path = archive.save(folder / "train.popx", force=True)
     return popc_runtime.load(path, seed=seed)

@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 import popc
 import popc_runtime
 from popc_runtime.format import Array
+from tests.support.compiling import CHECKED
 
 __all__ = ["FIRST", "RATE", "data", "linear_model", "reference", "trainable", "training_program"]
 
@@ -69,7 +70,7 @@ def training_program(
         dims={"batch": batch},
         train=train or trainable(),
         outputs=outputs,
-        options={"verify_ir": True, **options},
+        options={**CHECKED, **options},
     )
     return popc_runtime.load(archive.save(folder / "train.popx", force=True))
 

@@ -12,6 +12,7 @@ import popc
 import popc_runtime
 from popc_runtime import VariableRole
 from popc_runtime.format import Array
+from tests.support.compiling import CHECKED
 
 _HEADER = '<ir_version: 10, opset_import: ["" : 22]>'
 _WEIGHTS = "float[2,2] w = {0.5, -0.5, 0.25, 1.0}, float[2] b = {0.1, -0.1}"
@@ -55,7 +56,7 @@ def _trained(
             "optimizer": {"type": "sgd", "learning_rate": 0.2},
             "weights": {"frozen": ["h0"]},
         },
-        options={"verify_ir": True, **options},
+        options={**CHECKED, **options},
     )
     executable = popc_runtime.load(archive.save(folder / f"{place}.popx", force=True))
     feeds: dict[str, Array] = {**_FEEDS, "flag": np.asarray(flag)}

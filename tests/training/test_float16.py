@@ -15,7 +15,7 @@ import popc_runtime
 from popc_runtime import VariableRole
 from popc_runtime.format import Array, DType
 from samples import networks
-from tests.support.compiling import planned_model
+from tests.support.compiling import CHECKED, planned_model
 from tests.training.narrow import BATCH, in_type, losses, trained
 
 _SGD = {"type": "sgd", "learning_rate": 0.1, "momentum": 0.9}
@@ -23,7 +23,7 @@ _SGD = {"type": "sgd", "learning_rate": 0.1, "momentum": 0.9}
 
 def _compiled(model: onnx.ModelProto, **options: Any) -> popc_runtime.Executable:
     dims = {"batch": BATCH} if "batch" in str(model.graph.input) else None
-    archive = popc.compile(model, dims=dims, options={"verify_ir": True, **options})
+    archive = popc.compile(model, dims=dims, options={**CHECKED, **options})
     return popc_runtime.load(archive.to_bytes())
 
 

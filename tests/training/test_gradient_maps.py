@@ -16,6 +16,7 @@ import popc_runtime
 from popc_runtime import VariableRole
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Array
+from tests.support.compiling import CHECKED
 from tests.training import small
 from tests.training.small import RATE, data, linear_model, trainable, training_program
 
@@ -103,7 +104,7 @@ def _trained(folder: Path, optimizer: dict[str, Any], **options: Any) -> dict[st
         model,
         dims={"batch": 2},
         train=trainable(**optimizer),
-        options={"verify_ir": True, **options},
+        options={**CHECKED, **options},
     )
     program = popc_runtime.load(archive.save(folder / "maps.popx", force=True))
     samples = data(24)

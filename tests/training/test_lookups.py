@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 import popc
 import popc_runtime
 from popc_runtime.format import Array
+from tests.support.compiling import CHECKED
 from tests.training.deep import compiled
 from tests.training.small import trainable
 
@@ -61,7 +62,7 @@ def _model() -> onnx.ModelProto:
 
 
 def _losses(folder: Path, **options: Any) -> Array:
-    archive = popc.compile(_model(), train=trainable(), options={"verify_ir": True, **options})
+    archive = popc.compile(_model(), train=trainable(), options={**CHECKED, **options})
     executable = popc_runtime.load(archive.save(folder / "train.popx", force=True))
     return np.array([executable.run(_FEEDS)["loss"] for _ in range(4)])
 

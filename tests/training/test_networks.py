@@ -13,6 +13,7 @@ import pytest
 import popc
 import popc_runtime
 from samples import networks
+from tests.support.compiling import CHECKED
 from tests.support.recorded import Answers, Pytorch, sampled
 from tests.support.torch_networks import FORWARD, parameters
 
@@ -84,7 +85,7 @@ def test_steps_equal_those_of_torch(
         dims={"batch": _BATCH},
         loss={"type": "cross_entropy", "input": "logits", "label": "label"},
         optimizer=_OPTIMIZERS[optimizer],
-        options={"verify_ir": True},
+        options=CHECKED,
     )
     executable = popc_runtime.load(archive.save(tmp_path / "train.popx"))
     expected = pytorch(lambda: _in_torch(name, optimizer))

@@ -52,7 +52,7 @@ def _fetched(name: str) -> Path:
 def archive_of(name: str, rewrites: str = "default") -> popc.Archive:
     """A model, compiled with all checks; the test is skipped if it cannot be fetched."""
     entry = catalogue()[name]
-    options = {"verify_ir": True, **_REWRITES[rewrites]}
+    options = {"compression": "fast", "verify_ir": True, **_REWRITES[rewrites]}
     return popc.compile(
         _fetched(name), shapes=entry["shapes"], bind=entry.get("bind"), options=options
     )

@@ -15,15 +15,11 @@ import argparse
 import logging
 import warnings
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
-import torch
 
-from tools.network_exports.forms import FORMS, form_of
-from tools.network_exports.hub import HUB
-from tools.network_exports.images import IMAGES
-from tools.network_exports.sequences import SEQUENCES
+from tools.network_exports.forms import FORMS
+from tools.network_exports.networks import NETWORKS, written
 
 
 def main() -> None:
@@ -36,9 +32,8 @@ def main() -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    known = {**SEQUENCES, **IMAGES, **HUB}
-    numbers = {name: number for number, name in enumerate(known)}
-    for name in arguments.names or known:
+    numbers = {name: number for number, name in enumerate(NETWORKS)}
+    for name in arguments.names or NETWORKS:
         for form in arguments.form or FORMS:
             if FORMS[form].every and numbers[name] % FORMS[form].every:
                 continue
@@ -46,12 +41,7 @@ def main() -> None:
             if target.exists():
                 continue
             try:
-                torch.manual_seed(crc32(name.encode()))
-                case = known[name]
-                module = case.module().eval()
-                inputs = case.inputs()
-                with torch.no_grad():
-                    arrays = form_of(form, module, inputs, target)
+                arrays = written(name, form, target)
             except Exception as error:  # noqa: BLE001 - a network that fails stops no other
                 target.unlink(missing_ok=True)
                 text = " ".join(str(error).split())

@@ -18,6 +18,29 @@ from tools.network_exports.hub_words import WORDS
 
 __all__ = ["HUB"]
 
+_IMAGE: Final = {"pixel_values": some_floats(1, 3, 64, 64)}
+_DETR: Final = {
+    "use_timm_backbone": False,
+    "use_pretrained_backbone": False,
+    "backbone": None,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "d_model": 64,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 128,
+    "decoder_ffn_dim": 128,
+    "num_queries": 12,
+}
+_RESNET: Final = {
+    "model_type": "resnet",
+    "embedding_size": 8,
+    "hidden_sizes": [8, 16, 24, 32],
+    "depths": [1, 1, 1, 1],
+    "layer_type": "basic",
+    "out_indices": [4],
+}
+
 _PICTURES: Final = {
     "vit": picture("ViT"),
     "deit": picture("DeiT"),
@@ -119,23 +142,23 @@ _PICTURES: Final = {
     "clip_vision": picture("CLIPVision", "Model"),
     "siglip": picture("SiglipVision", "Model"),
     "vitmae": picture("ViTMSN", "Model"),
-    "detr_like": hub_case(
-        "ConditionalDetr",
+    "detr_like": hub_case("ConditionalDetr", "ForObjectDetection", _DETR, _IMAGE),
+    "detr": hub_case("Detr", "ForObjectDetection", {**_DETR, "backbone_config": _RESNET}, _IMAGE),
+    "rt_detr": hub_case(
+        "RTDetr",
         "ForObjectDetection",
         {
-            "use_timm_backbone": False,
-            "use_pretrained_backbone": False,
-            "backbone": None,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "d_model": 64,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-            "encoder_ffn_dim": 128,
-            "decoder_ffn_dim": 128,
-            "num_queries": 12,
+            **{name: size for name, size in _DETR.items() if "backbone" not in name},
+            "backbone_config": {
+                **_RESNET,
+                "model_type": "rt_detr_resnet",
+                "out_indices": [2, 3, 4],
+            },
+            "encoder_hidden_dim": 64,
+            "encoder_in_channels": [16, 24, 32],
+            "decoder_in_channels": [64, 64, 64],
         },
-        {"pixel_values": some_floats(1, 3, 64, 64)},
+        _IMAGE,
     ),
 }
 

@@ -106,6 +106,7 @@ class Text(Kind[str]):
     """Text that is not empty, without blanks around it."""
 
     called: ClassVar[str] = "text"
+    called_in_tables: ClassVar[str] = "words"
 
     def parse(self, value: object) -> str:
         """Text as it is, but for blanks around it."""

@@ -27,6 +27,11 @@ _ROW_TAPS: Final = 3  # in a line; of a column at most:
 _ROW_LINES: Final = 7
 _ROW_WIDTH: Final = 4  # results of a line
 _LEAST_IMAGES: Final = 8  # a guess: of fewer, threads get too few chunks to share them evenly
+# Otherwise products of some 10 us, of which threads want no share: 0.65 to 0.75 of the time where
+# lines are that short, and channels that many.
+_LITTLE_WORK: Final = 1 << 19
+_SHORT_LINE: Final = 16
+_SOME_CHANNELS: Final = 4
 
 
 def winograd_wins(channels: int, result: Sequence[int]) -> bool:
@@ -95,7 +100,9 @@ def lines_win(x: Sequence[int], w: Sequence[int], result: Sequence[int]) -> bool
     copied = w[1] * _copied(w, result)
     few_axes = len(x) <= 4 and prod(w[2:]) > 1
     fits = copied <= _MOST_COPIED and result[-1] <= _WIDEST
-    return few_axes and fits and planes >= _LEAST_IMAGES
+    little = x[0] * prod(w) * prod(result[2:]) <= _LITTLE_WORK
+    little = little and result[-1] <= _SHORT_LINE and w[1] >= _SOME_CHANNELS
+    return few_axes and fits and (planes >= _LEAST_IMAGES or little)
 
 
 def fits_rows(

@@ -57,6 +57,39 @@ def _check(
     assert np.abs(got - expected).max() <= _TOLERANCE * max(1, np.abs(expected).max())
 
 
+@pytest.mark.parametrize("constant", [(), (1,)])
+@pytest.mark.parametrize("layout", ["planes", "pixels"])
+@pytest.mark.parametrize(("size", "pads"), [((5, 9), (1, 1, 1, 1)), ((12, 6), (0, 2, 2, 1))])
+def test_transposed(
+    library: Library,
+    size: tuple[int, int],
+    pads: tuple[int, ...],
+    layout: str,
+    constant: tuple[int, ...],
+) -> None:
+    """What moves by one element is a convolution with mirrored weights."""
+    x, w, bias = _numbers(2, 19, *size), _numbers(19, 21, 3, 3, seed=1), _numbers(21, seed=2)
+    out = np.empty((2, 21, *(size[i] + 2 - pads[i] - pads[i + 2] for i in range(2))), np.float32)
+    x = x if layout == "planes" else _channels_last(x)
+    attributes = _attributes(pads)
+    record = encode(
+        "ConvTranspose", bound([x, w, bias], [out], attributes, constant), library.numbers
+    )
+    assert record is not None
+    assert record.kernel == "WinogradConv_f32"
+    inputs = [x, w, bias]
+    (expected,) = numpy_results("ConvTranspose", inputs, [out], attributes, constant)
+    (got,) = steady_results(
+        library, "ConvTranspose", inputs, [out], attributes, constant, most_threads=3
+    )
+    assert np.abs(got - expected).max() <= _TOLERANCE * max(1, np.abs(expected).max())
+    sums = encode(
+        "ConvTranspose", bound(inputs, [out], {**attributes, "winograd": 0}), library.numbers
+    )
+    assert sums is not None
+    assert sums.kernel != "WinogradConv_f32"
+
+
 @given(data=st.data())
 @settings(max_examples=80, deadline=None)
 def test_images_of_any_size(data: st.DataObject) -> None:

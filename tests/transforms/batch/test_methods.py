@@ -17,7 +17,7 @@ from popc.request import make_options
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer
-from tests.support.compiling import planned_model
+from tests.support.compiling import CHECKED, planned_model
 from tests.support.remembered import remembered
 from tests.training.deep import deep_transformer
 
@@ -60,7 +60,7 @@ def _results(
 ) -> list[Array]:
     """The results of two runs and all variables after them."""
     model, feeds = NETWORKS[name]
-    every = {**_options(**options), **(more or {})}
+    every = {**CHECKED, **_options(**options), **(more or {})}
     archive = popc.compile(model, dims={"batch": BATCH}, train=train, options=every)
     program = popc_runtime.load(archive.save(folder / "x.popx", force=True))
     feeds = {key: array for key, array in feeds.items() if train or key != "label"}

@@ -18,6 +18,7 @@ from popc_runtime.format import (
     decode_program,
 )
 from samples.networks import sorting_transformer
+from tests.support.compiling import CHECKED
 from tests.support.programs import items_of
 
 _LAYERS, _LENGTH, _BATCH = 3, 4, 3
@@ -33,7 +34,7 @@ def _compiled(
         dims={"batch": _BATCH},
         loss=_LOSS if train else None,
         optimizer={"type": "adam", "learning_rate": 0.01} if train else None,
-        options={"verify_ir": True, "enable_outlining": outlined, **options},
+        options={**CHECKED, "enable_outlining": outlined, **options},
     )
     return archive.save(folder / f"{outlined}.popx", force=True)
 

@@ -22,9 +22,15 @@ __all__ = [
     "RULES",
     "attend",
     "attend_packed",
+    "half",
     "join_heads",
+    "packed_heads",
+    "packed_projection",
+    "projected_heads",
     "rotate",
+    "score_bias",
     "split_heads",
+    "stacked",
 ]
 
 _MASKED: Final = -10000.0  # added to the scores of masked keys unless the node says otherwise
@@ -130,43 +136,60 @@ def _visible_range(node: Node, mask: Tensor, keys: int, batch: int) -> Tensor:
 
 def _attention(node: Node) -> list[Value | None]:
     """One product gives q, k and v."""
+    packed = packed_projection(node)
+    return attend_packed(node, packed, node.optional(3), node.optional(4), node.optional(5))
+
+
+def packed_projection(node: Node) -> Tensor:
+    """[B, S, q and k and v side by side]."""
     if node.integer("do_rotary", 0) or node.optional(6) is not None:
         raise ModelError("rotary embedding and shared key buffers are not supported here")
     projected = node.emit("MatMul", [node.input(0), node.input(1)])
-    packed = plus(node, projected, node.optional(2))
-    return attend_packed(node, packed, node.optional(3), node.optional(4), node.optional(5))
+    return plus(node, projected, node.optional(2))
 
 
 def attend_packed(
     node: Node, packed: Tensor, mask: Tensor | None, past: Tensor | None, added: Tensor | None
 ) -> list[Value | None]:
     """Attention of [B, S, q and k and v side by side]; returns the result and [2, B, N, T, H]."""
-    heads = node.integer("num_heads")
-    widths = node.integers("qkv_hidden_sizes", ()) or (packed.type.shape[-1] // 3,) * 3
-    parts = node.emit_all("Split", [packed], {"axis": 2, "split": widths})
-    q, *present = (split_heads(node, part, heads) for part in parts)
+    q, *present = packed_heads(node, packed)
     offset = 0
     if past is not None:
         offset = past.type.shape[3]
-        old = (_half(node, past, index) for index in (0, 1))
+        old = (half(node, past, index) for index in (0, 1))
         present = [
             node.emit("Concat", pair, {"axis": 2}) for pair in zip(old, present, strict=True)
         ]
-    batch, _, rows, _ = q.type.shape
-    visible = _visible(node, mask, rows, rows + offset, batch)
-    bias = _bias(node, visible, added, q.type.dtype)
+    rows = q.type.shape[2]
+    bias = score_bias(node, mask, added, q, rows + offset)
     (y,) = attend(node, [q, *present], bias, offset=offset)
-    return [y, _stacked(node, present) if node.wants_output(1) else None]
+    return [y, stacked(node, present) if node.wants_output(1) else None]
 
 
-def _half(node: Node, past: Tensor, index: int) -> Tensor:
+def packed_heads(node: Node, packed: Tensor) -> list[Tensor]:
+    """q, k and v [B, N, S, H] of what lies side by side."""
+    widths = node.integers("qkv_hidden_sizes", ()) or (packed.type.shape[-1] // 3,) * 3
+    parts = node.emit_all("Split", [packed], {"axis": 2, "split": widths})
+    return [split_heads(node, part, node.integer("num_heads")) for part in parts]
+
+
+def score_bias(
+    node: Node, mask: Tensor | None, added: Tensor | None, q: Tensor, keys: int
+) -> Tensor | None:
+    """The bias of the scores of q [B, N, S, H] with as many keys, by a mask and what is added."""
+    batch, _, rows, _ = q.type.shape
+    return _bias(node, _visible(node, mask, rows, keys, batch), added, q.type.dtype)
+
+
+def half(node: Node, past: Tensor, index: int) -> Tensor:
     """Keys (0) or values (1) of [2, B, N, P, H]."""
     shape = past.type.shape
     windows = [range(index, index + 1), *(range(dim) for dim in shape[1:])]
     return emit_reshape(node, emit_slice(node, past, windows), shape[1:])
 
 
-def _stacked(node: Node, parts: Sequence[Tensor]) -> Tensor:
+def stacked(node: Node, parts: Sequence[Tensor]) -> Tensor:
+    """[2, B, N, T, H] of keys and values."""
     rows = [emit_reshape(node, part, (1, *part.type.shape)) for part in parts]
     return node.emit("Concat", rows, {"axis": 0})
 
@@ -176,22 +199,25 @@ def _stacked(node: Node, parts: Sequence[Tensor]) -> Tensor:
 
 def _multi_head_attention(node: Node) -> list[Value | None]:
     """Operands are projected already; 3-D or with heads split, or packed."""
-    if node.optional(8) is not None or node.optional(9) is not None:
-        raise ModelError("past_sequence_length and cache_indirection are not supported")
-    heads = node.integer("num_heads")
-    q, k, v = (split_heads(node, x, heads) for x in _with_bias(node, _unpacked(node)))
+    q, k, v = projected_heads(node)
     offset = 0
     past = [node.optional(index) for index in (6, 7)]
     if past[0] is not None and past[1] is not None:
         offset = past[0].type.shape[2]
         k = node.emit("Concat", [past[0], k], {"axis": 2})
         v = node.emit("Concat", [past[1], v], {"axis": 2})
-    batch, _, rows, _ = q.type.shape
-    visible = _visible(node, node.optional(4), rows, k.type.shape[2], batch)
-    bias = _bias(node, visible, node.optional(5), q.type.dtype)
+    bias = score_bias(node, node.optional(4), node.optional(5), q, k.type.shape[2])
     stage = 0 if node.wants_output(3) else -1
     y, *scores = attend(node, [q, k, v], bias, offset=offset, scores=stage)
     return [y, k, v, *scores]
+
+
+def projected_heads(node: Node) -> list[Tensor]:
+    """q, k and v of MultiHeadAttention with their heads split."""
+    if node.optional(8) is not None or node.optional(9) is not None:
+        raise ModelError("past_sequence_length and cache_indirection are not supported")
+    heads = node.integer("num_heads")
+    return [split_heads(node, x, heads) for x in _with_bias(node, _unpacked(node))]
 
 
 def _unpacked(node: Node) -> list[Tensor]:

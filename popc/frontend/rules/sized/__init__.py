@@ -12,6 +12,7 @@ from popc.frontend.rules.sized import (
     attention,
     einsum,
     indexing,
+    microsoft_attention,
     moves,
     reduce,
     resize,
@@ -44,7 +45,7 @@ TAKES_ANY: Final = frozenset(
 SIZED_RULES: Final[dict[tuple[str, str], SizedRule]] = {
     (domain, op_type): rule
     for domain, rules in (
-        ("com.microsoft", attention.MICROSOFT),
+        ("com.microsoft", microsoft_attention.RULES),
         *(
             ("", family.RULES)
             for family in (

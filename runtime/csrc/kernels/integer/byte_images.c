@@ -1,6 +1,7 @@
 // Images of bytes that lie plane by plane, or pixel by pixel.
 #include "byte_images.h"
 #include "../support/fits.h"
+#include "../support/squares.h"
 
 // Whether pixels follow each other at one distance.
 static bool read_image(const Tensor *tensor, Image *image) {
@@ -117,6 +118,12 @@ static void take_image(
 
 static void put_image(
     const Image *image, int64_t to, int64_t size, int64_t rows, int64_t columns, const char *from) {
+    if (size == 4 && image->pixel == 4 && image->channel % 4 == 0) {
+        turn(
+            (const float *)from, BYTE_COLUMNS, (float *)(image->data + to), image->channel / 4,
+            rows, columns);
+        return;
+    }
     for (int64_t j = 0; j < columns; j++) {
         char *plane = image->data + to + j * image->channel;
         if (size == 1)

@@ -18,13 +18,13 @@ from popc_runtime.native.record import MOST_AXES, Record, is_float32, tensor_wor
 from popc_runtime.native.views import View
 from popc_runtime.native.winograd import winograd_suits
 
-__all__ = ["ENCODERS", "packing_of_weights"]
+__all__ = ["ENCODERS", "WINOGRAD", "kernel_of_windows", "packing_of_weights"]
 
 _FEW_CHANNELS: Final = 16  # of a group: less than a vector has
 _PANEL: Final = 16  # channels
 _DIRECT: Final = "ConvDirect_f32"
 _PRODUCT: Final = "Product_f32"
-_WINOGRAD: Final = "WinogradConv_f32"
+WINOGRAD: Final = "WinogradConv_f32"
 
 
 def _conv(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
@@ -54,7 +54,7 @@ def _conv(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
         *tensor_words(residual),
     ]
     axes = window_axes(binding, x.shape[2:], w.shape[2:], out.shape[2:])
-    if kernel == _WINOGRAD:
+    if kernel == WINOGRAD:
         words += [axis.begin for axis in axes]
     else:
         words.append(binding.integer("group", 1))
@@ -79,7 +79,7 @@ def _packing(conv: Operands[View], kernel: str) -> Packing:
     elif kernel == _DIRECT:  # panels of archives do not end where a group does
         reads = group == 1 or (group > 1 and w.shape[0] % (group * _PANEL) == 0)
     else:
-        reads = kernel == _WINOGRAD
+        reads = kernel == WINOGRAD
     return Packing.ROWS if reads else Packing.NONE
 
 
@@ -96,13 +96,30 @@ def _kernel(conv: Operands[View]) -> str:
     if (bias is not None and not bias.is_contiguous) or w.size == 0:
         return ""
     axes = window_axes(conv, x.shape[2:], w.shape[2:], out.shape[2:])
-    if (
-        group == 1
-        and x.ndim == 4
-        and conv.integer("winograd", 1)
-        and winograd_suits((x, w, residual), out, axes)
-    ):
-        return _WINOGRAD
+    winograd = bool(conv.integer("winograd", 1))
+    return kernel_of_windows((x, w, residual), out, axes, group, winograd=winograd)
+
+
+def kernel_of_windows(
+    operands: tuple[View, View, View | None],
+    out: View,
+    axes: Sequence[WindowAxis],
+    group: int,
+    *,
+    winograd: bool,
+) -> str:
+    """The kernel that goes by windows, whatever `packing_of_weights` says of the weights.
+
+    Args:
+        operands: X [N, C, *sizes], W [M, C / group, *kernel], and a residual, if there is one.
+        out: [N, M, *results].
+        axes: Of the windows.
+        group: How many groups of channels there are.
+        winograd: Whether Winograd's algorithm may be used.
+    """
+    x, w, residual = operands
+    if group == 1 and x.ndim == 4 and winograd and winograd_suits(operands, out, axes):
+        return WINOGRAD
     grouped = group > 1 and x.shape[1] == out.shape[1] and _fits_rows(w, out, axes)
     return _kernel_of_sums(x, w, out, residual, group, grouped=grouped)
 

@@ -10,9 +10,10 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.ground.hints import Any, Final
 from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
-from popc_runtime.native.algorithms import copies_fit, lines_win
+from popc_runtime.native.algorithms import copies_fit
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import contiguous_copy, move_record
+from popc_runtime.native.encoders.conv import WINOGRAD, kernel_of_windows
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import NO_ACTIVATION, product_record
 from popc_runtime.native.record import (
@@ -87,10 +88,11 @@ class _Phase:
             begin = -((first + axis.begin - last * axis.dilation) // axis.stride)
             yield cls(first, count, mirrored if taps else slice(0, 0), begin)
 
-    def dilation(self, axis: WindowAxis) -> int:
-        """The distance of windows that neighbouring taps read."""
+    def window(self, axis: WindowAxis, kernel: int) -> WindowAxis:
+        """The windows of so many taps that give the phase; ``axis`` is that of the result."""
         step = -self.taps.step if self.taps.step else 1
-        return max(1, int(step) * axis.dilation // axis.stride)
+        dilation = max(1, int(step) * axis.dilation // axis.stride)  # of windows of the input
+        return WindowAxis(axis.out, kernel, dilation=dilation, begin=self.begin, out=self.count)
 
 
 def _conv_transpose(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
@@ -159,6 +161,11 @@ class _Transposed:
     axes: Sequence[WindowAxis]
     rest: tuple[View | None, int, tuple[int, ...]]
 
+    @property
+    def winograd(self) -> bool:
+        """True if Winograd's algorithm may be used."""
+        return bool(self.binding.integer("winograd", 1))
+
     def weaves(self, phases: Sequence[tuple[_Phase, ...]]) -> bool:
         """True if phases are computed one by one, and then woven to the result."""
         counts = [len(phase) for phase in phases]
@@ -214,12 +221,15 @@ class _Transposed:
             yield move_record(turned, chosen)
         weights = turned.reshape(-1, *turned.shape[2:])
         words = [*tensor_words(x), *tensor_words(weights, constant=final), *tensor_words(result)]
-        words += [*tensor_words(bias), *tensor_words(None), group]
-        for phase, axis in zip(phases, self.axes, strict=True):
-            words += (1, phase.dilation(axis), phase.begin)
-        kernel = "ConvLines_f32" if lines_win(x.shape, weights.shape, result.shape) else "Conv_f32"
-        if x.shape[1] == group and prod(weights.shape[:1]) // group <= 2:
-            kernel = "DepthwiseConv_f32"
+        words += [*tensor_words(bias), *tensor_words(None)]
+        pairs = zip(phases, self.axes, weights.shape[2:], strict=True)
+        axes = [phase.window(axis, kernel) for phase, axis, kernel in pairs]
+        kernel = kernel_of_windows((x, weights, None), result, axes, group, winograd=self.winograd)
+        if kernel == WINOGRAD:
+            words += [axis.begin for axis in axes]
+        else:
+            words.append(group)
+            words += [word for axis in axes for word in (axis.stride, axis.dilation, axis.begin)]
         yield Record(kernel, (*words, *activation), (turned, result))
 
 
