@@ -112,13 +112,13 @@ def test_results_that_change_are_said_to(tmp_path: Path) -> None:
 
 
 def test_processes_change_nothing(tmp_path: Path) -> None:
-    target = small_target(tmp_path, kilobytes=16)
+    target = small_target(tmp_path, kilobytes=14)
     alone = _explain(target, 64, budget=40).to_dict()
     assert alone == _explain(target, 64, budget=40, jobs=2).to_dict()
 
 
 def test_the_budget_limits_advice(tmp_path: Path) -> None:
-    target = small_target(tmp_path, kilobytes=16)
+    target = small_target(tmp_path, kilobytes=14)
     found = _explain(target, 64, budget=10).to_dict()
     assert found["planned"] <= 10
     assert found["not_tried"]
