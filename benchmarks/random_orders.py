@@ -81,17 +81,90 @@ def scattered(count: int, draw: random.Random) -> _Parents:
     return parents
 
 
+def tree(count: int, draw: random.Random) -> _Parents:
+    """Each node reads none to three results that nobody else reads; in the end one is left."""
+    parents: _Parents = []
+    unread: list[int] = []
+    for node in range(count):
+        most = draw.choice((0, 0, 1, 2, 2, 3)) if len(unread) < count - node else 2
+        parents.append([])
+        for _ in range(min(most, len(unread))):
+            parents[-1].append(unread.pop(draw.randrange(len(unread))))
+        unread.append(node)
+    return parents
+
+
+def fan_out(count: int, draw: random.Random) -> _Parents:
+    """A node that three to twelve short chains read, a node that reads all of them, and again."""
+    parents: _Parents = [[]]
+    while len(parents) < count:
+        start, ends = len(parents) - 1, list[int]()
+        for _ in range(draw.randint(3, 12)):
+            parents.append([start])
+            for _ in range(draw.randint(0, 3)):
+                parents.append([len(parents) - 1])
+            ends.append(len(parents) - 1)
+        parents.append(ends)
+    return parents[:count]
+
+
+def butterfly(count: int, draw: random.Random) -> _Parents:
+    """Rows of sixteen nodes, as in a Fourier transform; each reads two of the row before."""
+    del draw
+    rows = [
+        [] if node < 16 else [node - 16, (node // 16 - 1) * 16 + (node % 16 ^ 1 << node // 16 % 4)]
+        for node in range(count)
+    ]
+    return [[parent for parent in row if parent < count] for row in rows]
+
+
+def unrolled(count: int, draw: random.Random) -> _Parents:
+    """A recurrent cell step by step, then its gradients, which read all states from the last on."""
+    del draw
+    steps = max(count // 6, 1)
+    parents: _Parents = [[]]
+    inputs, states = list[int](), [0]
+    for _ in range(steps):
+        inputs.append(len(parents))
+        parents += [[], [states[-1], len(parents)]]
+        states.append(len(parents))
+        parents.append([len(parents) - 1])
+    gradient, total = list[int](), list[int]()
+    for step in reversed(range(steps)):
+        here = len(parents)
+        parents += [[states[step + 1], *gradient], [here, states[step], inputs[step]]]
+        parents += [[here + 1, *total], [here, states[step]]]
+        total, gradient = [here + 2], [here + 3]
+    return parents[:count]
+
+
+def grid(count: int, draw: random.Random) -> _Parents:
+    """Each node of a square reads those beside it to the left and above."""
+    del draw
+    width = max(round(count**0.5), 1)
+    return [
+        [*([node - 1] if node % width else []), *([node - width] if node >= width else [])]
+        for node in range(count)
+    ]
+
+
 FAMILIES: Final[Mapping[str, Callable[[int, random.Random], _Parents]]] = {
     "chain": chain,
     "transformer": transformer,
     "layered": layered,
     "series_parallel": series_parallel,
     "scattered": scattered,
+    "tree": tree,
+    "fan_out": fan_out,
+    "butterfly": butterfly,
+    "unrolled": unrolled,
+    "grid": grid,
 }
+_MIXED: Final = ("tree", "unrolled", "grid")  # sizes differ a million times, not 64 times
 
 
 def make_problem(family: str, count: int, seed: int) -> OrderingProblem:
-    """A problem of ``count`` nodes, each of which makes one buffer of 1 to 64 units."""
+    """A problem of about ``count`` nodes; each makes a buffer of 1 to 64 units, or to a million."""
     draw = random.Random(f"{family} {seed}")
     parents = FAMILIES[family](count, draw)
     successors: list[list[int]] = [[] for _ in parents]
@@ -99,6 +172,9 @@ def make_problem(family: str, count: int, seed: int) -> OrderingProblem:
         for other in before:
             successors[other].append(node)
     weights = [UNIT * draw.randint(1, 64) for _ in parents]
+    if family in _MIXED:
+        weights = [UNIT * int(10 ** draw.uniform(0, 6)) for _ in parents]
+    count = len(parents)
     return OrderingProblem(
         members=[(node,) for node in range(count)],
         successors=successors,
@@ -123,6 +199,7 @@ def make_model(family: str, count: int, seed: int) -> bytes:
     parents = FAMILIES[family](count, random.Random(f"{family} {seed}"))
     read = {parent for before in parents for parent in before}
     nodes: list[onnx.NodeProto] = []
+    count = len(parents)
     for node, before in enumerate(parents):
         operands = [f"t{parent}" for parent in before] or ["x"]
         op_type = "Sum"

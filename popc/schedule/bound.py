@@ -16,7 +16,13 @@ import numpy as np
 from popc.schedule.flat import find_native, flattened, lists_of
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["bound_columns", "bound_peak", "certain_by_definition", "certain_bytes"]
+__all__ = [
+    "bound_columns",
+    "bound_peak",
+    "certain_by_definition",
+    "certain_bytes",
+    "certain_steps",
+]
 
 _Bytes = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -36,17 +42,33 @@ def bound_peak(problem: OrderingProblem) -> int:
 
 
 def _bound_peak(problem: OrderingProblem) -> int:
+    most = int(certain_steps(problem).max(initial=0))
+    return max(problem.floor, most, _bound_end(problem, _all_buffers(problem)))
+
+
+def certain_steps(problem: OrderingProblem) -> _Bytes:
+    """For each node the bytes that are live in its step in any order."""
+    if "steps" not in problem.found:
+        problem.found["steps"] = _certain_steps(problem)
+    steps: _Bytes = problem.found["steps"]
+    return steps
+
+
+def _certain_steps(problem: OrderingProblem) -> _Bytes:
     order = problem.topological()
     least = np.array(problem.rise, np.int64) + problem.base
     for node, takes in enumerate(problem.takes):
         least[node] -= sum(nbytes for nbytes, _ in takes)
-    buffers = [*problem.initial, *chain.from_iterable(problem.makes[node] for node in order)]
+    made = [*problem.initial, *chain.from_iterable(problem.makes[node] for node in order)]
     count = max(_PAIRS // max(len(order), 1), _BITS)
-    if len(buffers) > count:
-        largest = sorted(buffers, key=lambda buffer: (-problem.weights[buffer], buffer))[:count]
-        buffers = list(filter(set(largest).__contains__, buffers))
-    least += certain_bytes(problem, order, buffers)
-    return max(problem.floor, int(least.max(initial=0)), _bound_end(problem, buffers))
+    if len(made) > count:
+        largest = sorted(made, key=lambda buffer: (-problem.weights[buffer], buffer))[:count]
+        made = list(filter(set(largest).__contains__, made))
+    return least + certain_bytes(problem, order, made)
+
+
+def _all_buffers(problem: OrderingProblem) -> list[int]:
+    return [*problem.initial, *chain.from_iterable(problem.makes)]
 
 
 def _bound_end(problem: OrderingProblem, buffers: Iterable[int]) -> int:

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from popc.schedule.bound import bound_columns
+from popc.schedule.bound import bound_columns, certain_steps
 from popc.schedule.flat import find_native, flattened
 from popc.schedule.problem import OrderingProblem
 
 __all__ = ["bound_by_cuts", "least_by_definition", "least_bytes"]
 
-_MOST: Final = 12  # nodes that are looked at, of small problems
-_LINKS: Final = 60_000  # of larger ones so many less, and one at least, by their links
+_LINKS: Final = 100_000  # that are looked at, for all nodes together; for one node at least
+_ALONG: Final = 6  # nodes that are looked at because of where they are
 _ENDLESS: Final = 1 << 62
 
 # A node or a buffer, or what stands for all that has run for sure, and for all that has not.
@@ -34,23 +34,20 @@ _HAS_NOT: Final[_Point] = ("has not", 0)
 def bound_by_cuts(problem: OrderingProblem, enough: int) -> int:
     """A peak that no order goes below; what is ``enough`` ends the search for a higher one.
 
-    Nodes all along the longest way through the problem are looked at, then some around that with
-    the most live.
+    Nodes all along the longest way through the problem are looked at, and those in whose steps most
+    is certainly live.
     """
-    way = _longest_way(problem)
     links = sum(map(len, (*problem.successors, *problem.reads, *problem.makes)))
-    count = max(min(_MOST, _LINKS // max(links, 1)), 1)
+    count = max(_LINKS // max(links, 1), 1)
+    way = _longest_way(problem)
+    along = [way[place] for place in _spread(len(way), min(-(-count // 2), _ALONG))]
+    certain = certain_steps(problem).tolist()
+    nodes = [node for node, members in enumerate(problem.members) if members]
+    nodes.sort(key=certain.__getitem__, reverse=True)
     best = 0
-    low, high = 0, len(way)
-    for share in (-(-count // 2), count // 2):
-        places = _spread(low, high, share)
-        peaks = _peaks(problem, [way[place] for place in places])
-        best = max([best, *peaks])
-        if best >= enough or not peaks:
-            break
-        top = peaks.index(max(peaks))
-        low = places[top - 1] if top else low
-        high = places[top + 1] if top + 1 < len(places) else high
+    for chosen in (along, nodes[: count - len(along)]):
+        if best < enough:
+            best = max([best, *_peaks(problem, chosen)])
     return best
 
 
@@ -70,10 +67,10 @@ def _longest_way(problem: OrderingProblem) -> list[int]:
     return [node for node in reversed(way) if problem.members[node]]
 
 
-def _spread(low: int, high: int, count: int) -> list[int]:
-    """Up to so many places between two, as far apart as can be."""
-    count = min(count, high - low)
-    return [low + (2 * index + 1) * (high - low) // (2 * count) for index in range(count)]
+def _spread(length: int, count: int) -> list[int]:
+    """Up to so many of the first places, as far apart as can be."""
+    count = min(count, length)
+    return [(2 * index + 1) * length // (2 * count) for index in range(count)]
 
 
 def _peaks(problem: OrderingProblem, nodes: Sequence[int]) -> list[int]:
