@@ -211,8 +211,8 @@ class _Estimator:
         is_known = bool(self.phases.get(op))  # of a graph that has been called before
         self.phases[op] = phases
         if phases and not is_known:
-            chip = chip_of(op, self._chips)
-            self.uses.note(op, chip, phases, plans, self._machine_of(op), self._layouts)
+            chip, machine = chip_of(op, self._chips), self._machine_of(op)
+            self.uses.note(op, chip, phases, plans, machine, self._layouts, self._step)
 
     def _cost(
         self, op: Op, times: int, phases: Sequence[Phase], plans: tuple[str, ...] = ()

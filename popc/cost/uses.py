@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -24,6 +25,9 @@ class CodeUses:
     def __init__(self) -> None:
         self._seen: set[tuple[int, object]] = set()
         self._uses: dict[int, list[CodeUse]] = {}
+        # Of ops that are alike in a stage of a pipeline: how many a cycle has, and any has at most.
+        self._in_cycle: Counter[object] = Counter()
+        self._of_stage: Counter[object] = Counter()
 
     def of(self, chip: int) -> Sequence[CodeUse]:
         """The steps of every op that ``chip`` runs."""
@@ -37,8 +41,15 @@ class CodeUses:
         plans: Sequence[Plan],
         machine: Machine,
         layouts: Mapping[Tensor, Layout],
+        cycle: tuple[bool, int] | None,
     ) -> None:
-        """Add the steps of an op that has not been noted."""
+        """Add the steps of an op that has not been noted.
+
+        What a stage of a pipeline computes is a function, which each ``cycle`` calls: those that
+        fill and flush the pipeline, and those of the loop.
+        """
+        if cycle is not None and op.op_type != "IpuCopy" and self._is_written_again(op, cycle):
+            return
         key = chip, _signature(op, phases)
         numbers = enumerate(phases)
         weights = frozenset(number for number, phase in numbers if _moves_weights(op, phase))
@@ -46,6 +57,15 @@ class CodeUses:
         tiles = tiles or _tiles_of(op, machine, layouts)
         self._uses.setdefault(chip, []).append(CodeUse(phases, tiles, key in self._seen, weights))
         self._seen.add(key)
+
+    def _is_written_again(self, op: Op, cycle: tuple[bool, int]) -> bool:
+        """True if another cycle has had as many such ops of its stage already."""
+        alike = op.settings.pipeline_stage, op.settings.origin, _kind(op)
+        self._in_cycle[alike, cycle] += 1
+        if self._in_cycle[alike, cycle] <= self._of_stage[alike]:
+            return True
+        self._of_stage[alike] += 1
+        return False
 
 
 def _tiles_of(op: Op, machine: Machine, layouts: Mapping[Tensor, Layout]) -> int:
@@ -73,5 +93,9 @@ def _lasts(tensor: Tensor) -> bool:
 
 def _signature(op: Op, phases: tuple[Phase, ...]) -> object:
     """Equal for ops that take the same steps with other data."""
+    return _kind(op), phases
+
+
+def _kind(op: Op) -> object:
     types = tuple(str(tensor.type) for tensor in (*op.present_inputs, *op.outputs))
-    return op.op_type, types, str(sorted(op.attributes.items(), key=lambda item: item[0])), phases
+    return op.op_type, types, str(sorted(op.attributes.items(), key=lambda item: item[0]))

@@ -24,6 +24,7 @@ from popc.study.advice.trial import outcome_of
 from popc.target import configure_target, find_target
 from popc_runtime.errors import DoesNotFitError
 from popc_runtime.format import DType, Origin
+from samples.networks import digits_mlp
 from tests.support.models import affine
 
 _TARGET = find_target("ipu2")
@@ -185,3 +186,16 @@ def test_ops_are_planned_again_for_what_memory_others_leave(
     assert (once.fits, again.fits) == (False, True)
     most = [max(op.temporary_bytes for op in report.ops) for report in (once, again)]
     assert most[1] < most[0]
+
+
+def test_stages_of_a_pipeline_have_code_once() -> None:
+    """PopART makes a function of each, which the cycles call that fill and flush it, too."""
+    plain = {"num_ipus": 2, "virtual_graph_mode": "auto", "batches_per_step": 8}
+    alone, pipelined = (
+        popc.estimate(digits_mlp(), dims={"batch": 8}, options={**plain, "enable_pipelining": on})
+        for on in (False, True)
+    )
+    for one, other in zip(alone.memory, pipelined.memory, strict=True):
+        for name in ("vertex_state", "exchange_code"):
+            own, more = (getattr(chip.average, name) for chip in (one, other))
+            assert own <= more <= 1.15 * own + 50, name
