@@ -6,7 +6,6 @@ Everything here is about structure alone; what the nodes mean is the importer's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
-from heapq import heapify, heappop, heappush
 from typing import Final
 
 import onnx
@@ -14,6 +13,7 @@ from google.protobuf.message import Message  # type: ignore[import-untyped]
 
 from popc.frontend.names import default_domain_name, shown
 from popc.frontend.walk import defined_names, direct_reads, nested_graphs, node_name, reads
+from popc.ir import order_closely
 from popc_runtime.errors import ModelError
 
 __all__ = ["NEWEST_OPSET", "assumed_opset", "check_structure", "sort_nodes"]
@@ -262,24 +262,14 @@ def _is_sorted(
 
 
 def _sort(nodes: MutableSequence[onnx.NodeProto]) -> None:
-    """Kahn's algorithm; among ready nodes the first in the file comes first."""
+    """Put nodes behind those that they read; else the first in the file comes first."""
     producer = {name: i for i, node in enumerate(nodes) for name in node.output if name}
     sources = [{producer[name] for name in reads(node) if name in producer} for node in nodes]
-    users: list[list[int]] = [[] for _ in nodes]
+    users: dict[int, list[int]] = {index: [] for index in range(len(nodes))}
     for user, indices in enumerate(sources):
         for index in indices:
             users[index].append(user)
-    missing = [len(indices) for indices in sources]
-    ready = [index for index, count in enumerate(missing) if count == 0]
-    heapify(ready)
-    order: list[int] = []
-    while ready:
-        index = heappop(ready)
-        order.append(index)
-        for user in users[index]:
-            missing[user] -= 1
-            if missing[user] == 0:
-                heappush(ready, user)
+    order = order_closely(users)
     if len(order) != len(nodes):
         raise ModelError(f"nodes depend on each other: {_cycle(nodes, sources, set(order))}")
     copies = [onnx.NodeProto.FromString(nodes[index].SerializeToString()) for index in order]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -10,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from popc.ir import Graph, Op, Tensor
+from popc.ir import Graph, Op, Tensor, order_closely
 from popc_runtime.errors import OptionError
 
 __all__ = ["balanced_cuts", "best_cuts_naively", "split_automatically", "varying_ops"]
@@ -62,22 +61,14 @@ def varying_ops(graph: Graph) -> list[Op]:
 
     Others, such as transfers and what is done to weights, go where they are needed.
     """
-    numbers = {op: index for index, op in enumerate(graph.ops)}
-    ops = list(numbers)
-    waiting = [sum(t.producer is not None for t in op.present_inputs) for op in ops]
-    ready = [index for index, count in enumerate(waiting) if not count]
+    follows = {op: dict.fromkeys(user for t in op.outputs for user in t.uses) for op in graph.ops}
     varying: set[Tensor] = set(graph.inputs)
     found: list[Op] = []
-    while ready:
-        op = ops[heapq.heappop(ready)]
+    for op in order_closely(follows):
         if not op.inputs or any(tensor in varying for tensor in op.present_inputs):
             varying.update(op.outputs)
             if op.inputs and op.outputs:
                 found.append(op)
-        for user, reads in ((user, reads) for t in op.outputs for user, reads in t.uses.items()):
-            waiting[numbers[user]] -= reads
-            if not waiting[numbers[user]]:
-                heapq.heappush(ready, numbers[user])
     return found
 
 

@@ -21,6 +21,7 @@ from popc.schedule.problem import OrderingProblem
 __all__ = ["bound_by_cuts", "least_by_definition", "least_bytes"]
 
 _LINKS: Final = 100_000  # that are looked at, for all nodes together; for one node at least
+_TOO_MANY: Final = 60_000  # links of a problem for which a single cut would take seconds
 _ALONG: Final = 6  # nodes that are looked at because of where they are
 _ENDLESS: Final = 1 << 62
 
@@ -35,9 +36,11 @@ def bound_by_cuts(problem: OrderingProblem, enough: int) -> int:
     """A peak that no order goes below; what is ``enough`` ends the search for a higher one.
 
     Nodes all along the longest way through the problem are looked at, and those in whose steps most
-    is certainly live.
+    is certainly live; of problems with very many links, none.
     """
     links = sum(map(len, (*problem.successors, *problem.reads, *problem.makes)))
+    if links > _TOO_MANY:
+        return 0
     count = max(_LINKS // max(links, 1), 1)
     way = _longest_way(problem)
     along = [way[place] for place in _spread(len(way), min(-(-count // 2), _ALONG))]

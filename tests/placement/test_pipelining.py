@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import popc
+from popc.compiler import transform_program
 from popc.progress import Stage
+from popc.request import CompileRequest
 from tests.placement.networks import (
     ADAM,
     CLIPPED,
@@ -20,7 +22,7 @@ from tests.placement.networks import (
     plain_program,
     run_program,
 )
-from tests.training.deep import DEEP, TRAIN, compiled, deep_mlp
+from tests.training.deep import DEEP, TRAIN, deep_mlp
 
 _SCHEDULES = ("grouped", "interleaved", "sequential")
 
@@ -166,8 +168,10 @@ def test_random_numbers_do_not_depend_on_stages(schedule: str, tmp_path: Path) -
 
 def _stashed(**options: Any) -> dict[str, int]:
     common: dict[str, Any] = {"accumulation_factor": 8, "num_ipus": 4, "enable_pipelining": True}
-    done = compiled(deep_mlp(24), virtual_graph_mode="auto", **common, **options)
-    (report,) = (pass_ for pass_ in done.program.passes if pass_.name == "pipelining")
+    options = {"virtual_graph_mode": "auto", **common, **options}
+    request = CompileRequest.of(deep_mlp(24), train=TRAIN, options=options)
+    passes = transform_program(request, request.load()).passes
+    (report,) = (pass_ for pass_ in passes if pass_.name == "pipelining")
     return dict(report.effects)
 
 

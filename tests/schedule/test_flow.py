@@ -74,6 +74,11 @@ def test_what_stays_until_the_end_bounds_wide_graphs(family: str) -> None:
     assert bound_peak(problem) >= staying
 
 
+def test_no_cuts_are_looked_for_in_very_large_problems() -> None:
+    assert bound_by_cuts(make_problem("chain", 11_000, seed=0), 1 << 60) > 0
+    assert bound_by_cuts(make_problem("grid", 14_000, seed=0), 1 << 60) == 0
+
+
 def test_c_refuses_cuts_of_what_does_not_fit() -> None:
     native = find_native()
     if native is None:

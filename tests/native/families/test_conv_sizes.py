@@ -163,6 +163,30 @@ def test_channel_by_channel(
     _convolve(library, x, w, 7, (stride, stride), (taps // 2,) * 4, "HardSwish")
 
 
+@pytest.mark.parametrize("alpha", [1.0, -1.2])
+@pytest.mark.parametrize("filters", [16, 21, 40])
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+def test_swish_of_results_wherever_they_lie(
+    library: Library, filters: int, alpha: float, *, last: bool, added: bool
+) -> None:
+    """Also where exponentials are beyond all floats, and of what is undefined."""
+    x = np.moveaxis(_numbers(2, 5, 9, 12), 3, 1)
+    x[0, :, 0, :6] *= np.array([100, -100, 1e4, -1e4, 1e30, np.nan], np.float32)
+    w, bias = _numbers(filters, 12, 1, 1, seed=1), _numbers(filters, seed=2)
+    out = np.empty((2, filters, 5, 9), np.float32)
+    if last:
+        out = np.moveaxis(np.empty((2, 5, 9, filters), np.float32), 3, 1)
+    residual = np.full_like(out, 3) if added else None
+    attributes = {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0), "group": 1}
+    attributes |= {"activation": "Swish", "activation_alpha": alpha, "winograd": 0}
+    inputs = [x, w, bias, residual]
+    with np.errstate(all="ignore"):
+        expected = numpy_results("Conv", inputs, [out], attributes, (1, 2))[0]
+    (got,) = steady_results(library, "Conv", inputs, [out], attributes, (1, 2))
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("size", [(5, 5), (14, 14), (33, 70)])
 @pytest.mark.parametrize("opcode", ["MaxPool", "AveragePool"])

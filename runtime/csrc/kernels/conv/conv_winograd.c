@@ -280,7 +280,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
         .first = block * tiling->block,
         .y = job->y,
         .epilogue = &state->epilogue,
-        .limits = {false, -INFINITY, INFINITY, NULL},
+        .limits = {false, -INFINITY, INFINITY, NULL, false},
     };
     strip.count = lesser(tiling->all_tiles - strip.first, tiling->block);
     if (!state->turn_y) {  // else what follows is done by whoever turns it

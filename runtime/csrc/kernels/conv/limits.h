@@ -10,10 +10,11 @@ typedef struct {
     bool swishes;  // HardSwish, and no limits
     float low, high;  // values below `low` become `low`, those above `high` become `high`
     MapLoop activation;  // any other one, or NULL: for whoever has stored them
+    bool swish;  // this is Swish
 } Limits;
 
 static inline Limits limits_of(const Epilogue *epilogue) {
-    Limits limits = {false, epilogue->relu ? 0 : -INFINITY, INFINITY, epilogue->activation};
+    Limits limits = {false, epilogue->relu ? 0 : -INFINITY, INFINITY, epilogue->activation, false};
     if (epilogue->activation == ISA(clip_loop)()) {
         limits.low = (float)epilogue->parameters[0];
         limits.high = (float)epilogue->parameters[1];
@@ -23,6 +24,7 @@ static inline Limits limits_of(const Epilogue *epilogue) {
         limits.swishes = true;
         limits.activation = NULL;
     }
+    limits.swish = limits.activation && limits.activation == ISA(swish_loop)();
     return limits;
 }
 

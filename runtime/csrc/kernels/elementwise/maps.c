@@ -175,3 +175,4 @@ MapLoop ISA(relu_loop)(void) { return Relu_f32; }
 MapLoop ISA(clip_loop)(void) { return Clip_f32; }
 
 MapLoop ISA(hard_swish_loop)(void) { return HardSwish_f32; }
+MapLoop ISA(swish_loop)(void) { return Swish_f32; }

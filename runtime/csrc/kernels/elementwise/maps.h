@@ -53,4 +53,7 @@ MapLoop ISA(clip_loop)(void);
 // That of HardSwish.
 MapLoop ISA(hard_swish_loop)(void);
 
+// That of Swish, whose parameter is alpha.
+MapLoop ISA(swish_loop)(void);
+
 #endif

@@ -68,8 +68,22 @@ def byte_product_record(
     if any(view is not None and not _has_rows(view) for view in (out, residual)):
         return None
     zeros = _zeros(binding, (-2, -1))
-    left, right = (broadcast_to(matrix, (*out.shape[:-2], *matrix.shape[-2:])) for matrix in (a, b))
-    return _record("Product_i8", binding, (left, right, out, residual), (), zeros, form, numbers)
+    operands = _one_product(a, b, out, residual)
+    if operands is None or zeros is None or (zeros[0] is not None and zeros[0].size > 1):
+        left, right = (broadcast_to(view, (*out.shape[:-2], *view.shape[-2:])) for view in (a, b))
+        operands = left, right, out, residual
+    return _record("Product_i8", binding, operands, (), zeros, form, numbers)
+
+
+def _one_product(a: View, b: View, out: View, residual: View | None) -> _Operands | None:
+    """Products by one right matrix as one with all their rows, if these lie so."""
+    if b.ndim > 2 or a.ndim <= 2 or a.shape[:-1] != out.shape[:-1]:
+        return None
+    rows, results = merged_view(a, (-1, a.shape[-1])), merged_view(out, (-1, out.shape[-1]))
+    added = None if residual is None else merged_view(residual, (-1, out.shape[-1]))
+    if rows is None or results is None or (added is None and residual is not None):
+        return None
+    return rows, b, results, added
 
 
 def byte_conv_record(
