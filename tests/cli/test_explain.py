@@ -77,7 +77,7 @@ def test_explain_a_model(model: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     out = capsys.readouterr().out
     for part in ("The program fits ipu2", "The slowest ops", "What is there"):
         assert part in out
-    small = small_target(tmp_path, kilobytes=16)
+    small = small_target(tmp_path, kilobytes=14)
     assert run(["-q", *arguments, "--target", small, "--budget", "0"]) == 4
     assert "What makes it fit" not in capsys.readouterr().out
 
@@ -99,7 +99,7 @@ def test_training(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_several_chips_are_named(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = small_target(tmp_path, kilobytes=16)
+    target = small_target(tmp_path, kilobytes=14)
     chips = ["--set", "num_ipus=2", "--set", "virtual_graph_mode=auto"]
     arguments = ["explain", model, "--dim", "batch=256", "--target", target, *chips]
     assert run(["-q", *arguments, "--budget", "30"]) == 4
