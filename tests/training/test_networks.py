@@ -17,7 +17,7 @@ from tests.support.compiling import CHECKED
 from tests.support.recorded import Answers, Pytorch, sampled
 from tests.support.torch_networks import FORWARD, parameters
 
-_STEPS = 10  # with more, a maximum of two numbers that are nearly equal is another one
+_STEPS = 5  # with more, a maximum of two numbers that are nearly equal is another one
 _BATCH = 16
 _OPTIMIZERS: dict[str, dict[str, Any]] = {
     "sgd": {"type": "sgd", "learning_rate": 0.05, "momentum": 0.9},
