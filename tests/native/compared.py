@@ -132,9 +132,10 @@ class _Laid:
         return nullcontext() if usual else suppress(ValueError)
 
     def spoil(self) -> None:
-        """Forget all results."""
+        """Forget all results, and the random numbers that were drawn."""
         for result in self.places:
             result.spoil()
+        self.binding.random.restart()
         self.fill()
 
     def fill(self) -> None:
