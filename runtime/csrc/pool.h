@@ -24,7 +24,7 @@ bool pool_is_stopped(void);
 // The number of threads that `pool_run` uses from now on: 1 if another thread has the pool.
 int pool_acquire(int threads);
 
-// Gives the pool back; its threads go to sleep.
+// Gives the pool back; its threads go to sleep if there is no other run within 0.1 ms.
 void pool_release(int threads);
 
 // A number above 0 that differs between this process, as long as it knows the pool, and its parent.

@@ -26,11 +26,14 @@ typedef struct {
 // What the first runs of a program tell about threads.  Waking one costs some tens of microseconds,
 // which is more than a short program gains.  Results do not depend on how many there are.
 typedef struct {
-    int runs;  // that have been timed, by turns on one thread and on all
+    int runs;  // that have been timed, by turns some on all threads and some on one
     int64_t best[2];  // nanoseconds: on one thread, on all
 } Trial;
 
-enum { TRIAL_RUNS = 12, SHORT = 1000 * 1000, COLD = 10 };  // nanoseconds, and times as many
+// Threads are still awake in the later runs of a turn.  What disturbs a trial is forgotten with the
+// next one.
+enum { TRIAL_RUNS = 12, TURN = 3, RUNS_BETWEEN_TRIALS = 1000 };
+enum { SHORT = 1000 * 1000, COLD = 10 };  // nanoseconds, and times as many
 
 // What is known of a kernel's node while the program is made.
 typedef struct {
@@ -335,15 +338,21 @@ static int64_t run_nodes(Program *program, int64_t begin, int64_t end) {
     return 0;
 }
 
-// Others want processors too: all threads must save a fifth of the time.
+static bool is_turn_of_one(const Trial *trial) { return trial->runs / TURN % 2; }
+
+// Others want processors too: all threads must save a tenth of the time.
 static bool is_alone(const Trial *trial) {
-    return trial->runs < TRIAL_RUNS ? trial->runs % 2 : trial->best[0] / 5 * 4 < trial->best[1];
+    if (trial->runs < TRIAL_RUNS) return is_turn_of_one(trial);
+    return trial->best[0] / 10 * 9 < trial->best[1];
 }
 
-// The first two runs of each kind only warm up.
 static void note(Trial *trial, int64_t nanoseconds) {
-    int64_t *best = &trial->best[trial->runs % 2 == 0];
-    if (trial->runs < 4 || nanoseconds < *best) *best = nanoseconds;
+    if (trial->runs >= TRIAL_RUNS) {
+        if (++trial->runs == RUNS_BETWEEN_TRIALS) *trial = (Trial){0};
+        return;
+    }
+    int64_t *best = &trial->best[!is_turn_of_one(trial)];
+    if (!*best || nanoseconds < *best) *best = nanoseconds;
     trial->runs++;
     // The first run finds nothing in the caches, and is no measure of a short program.
     const int64_t limit = trial->runs == 1 ? COLD * (int64_t)SHORT : SHORT;
@@ -361,13 +370,13 @@ int64_t program_run(
     program->context = context;
     const int64_t begin = now();
     Watch *before = begin_watch(program, deadline);
-    const bool tries = threads > 1 && program->trial.runs < TRIAL_RUNS;
-    threads = pool_acquire(threads > 1 && is_alone(&program->trial) ? 1 : threads);
+    const bool several = threads > 1;
+    threads = pool_acquire(several && is_alone(&program->trial) ? 1 : threads);
     program->failure = find_scratch(program, threads) ? OK : NO_MEMORY;
     int64_t failed = program->failure ? 1 : run_nodes(program, 0, program->count);
     pool_release(threads);
     pool_watch(before);
-    if (tries && !failed) note(&program->trial, now() - begin);
+    if (several && !failed) note(&program->trial, now() - begin);
     return failed;
 }
 
