@@ -26,13 +26,14 @@ typedef struct {
 // What the first runs of a program tell about threads.  Waking one costs some tens of microseconds,
 // which is more than a short program gains.  Results do not depend on how many there are.
 typedef struct {
-    int runs;  // that have been timed, by turns some on all threads and some on one
+    int runs;  // since it began; those that are timed are some on all threads, some on one, by turns
+    int rest;  // runs after it until the next one begins
     int64_t best[2];  // nanoseconds: on one thread, on all
 } Trial;
 
 // Threads are still awake in the later runs of a turn.  What disturbs a trial is forgotten with the
-// next one.
-enum { TRIAL_RUNS = 12, TURN = 3, RUNS_BETWEEN_TRIALS = 1000 };
+// next one; rests grow to twice as many runs, so that trials take ever less of the time.
+enum { TURN = 4, TRIAL_RUNS = 4 * TURN, FIRST_REST = 64, LONGEST_REST = 1 << 12 };
 enum { SHORT = 1000 * 1000, COLD = 10 };  // nanoseconds, and times as many
 
 // What is known of a kernel's node while the program is made.
@@ -236,6 +237,7 @@ Program *program_new(
         return NULL;
     }
     program->families = families;
+    program->trial.rest = FIRST_REST;
     program->poll = poll;
     program->context = context;
     Params params = {words, words + count, false};
@@ -348,7 +350,8 @@ static bool is_alone(const Trial *trial) {
 
 static void note(Trial *trial, int64_t nanoseconds) {
     if (trial->runs >= TRIAL_RUNS) {
-        if (++trial->runs == RUNS_BETWEEN_TRIALS) *trial = (Trial){0};
+        if (++trial->runs - TRIAL_RUNS < trial->rest) return;
+        *trial = (Trial){.rest = trial->rest < LONGEST_REST ? 2 * trial->rest : LONGEST_REST};
         return;
     }
     int64_t *best = &trial->best[!is_turn_of_one(trial)];
