@@ -23,17 +23,19 @@ typedef struct {
     int64_t nanoseconds;
 } Node;
 
-// What the first runs of a program tell about threads.  Waking one costs some tens of microseconds,
-// which is more than a short program gains.  Results do not depend on how many there are.
+// What some runs of a program tell about threads.  Waking one costs some tens of microseconds, which
+// is more than a short program gains.  Results do not depend on how many there are.
 typedef struct {
-    int runs;  // since it began; those that are timed are some on all threads, some on one, by turns
-    int rest;  // runs after it until the next one begins
+    int runs;  // since the trial began; first those that are timed, by turns on all threads and on one
+    int rest;  // runs behind those, until the next trial
+    bool alone;  // on one thread meanwhile
     int64_t best[2];  // nanoseconds: on one thread, on all
 } Trial;
 
-// Threads are still awake in the later runs of a turn.  What disturbs a trial is forgotten with the
-// next one; rests grow to twice as many runs, so that trials take ever less of the time.
+// Threads are still awake in the later runs of a turn.  Where a trial says what the last one said, the
+// rest is twice as long: what has disturbed one is soon forgotten, and trials take little time.
 enum { TURN = 4, TRIAL_RUNS = 4 * TURN, FIRST_REST = 64, LONGEST_REST = 1 << 12 };
+enum { TINY = 20 * 1000 };  // nanoseconds: never gains from threads
 enum { SHORT = 1000 * 1000, COLD = 10 };  // nanoseconds, and times as many
 
 // What is known of a kernel's node while the program is made.
@@ -237,7 +239,6 @@ Program *program_new(
         return NULL;
     }
     program->families = families;
-    program->trial.rest = FIRST_REST;
     program->poll = poll;
     program->context = context;
     Params params = {words, words + count, false};
@@ -342,16 +343,30 @@ static int64_t run_nodes(Program *program, int64_t begin, int64_t end) {
 
 static bool is_turn_of_one(const Trial *trial) { return trial->runs / TURN % 2; }
 
-// Others want processors too: all threads must save a tenth of the time.
 static bool is_alone(const Trial *trial) {
-    if (trial->runs < TRIAL_RUNS) return is_turn_of_one(trial);
-    return trial->best[0] / 10 * 9 < trial->best[1];
+    return trial->runs < TRIAL_RUNS ? is_turn_of_one(trial) : trial->alone;
+}
+
+// Others want processors too: all threads must save a tenth of the time.
+static void decide(Trial *trial) {
+    const bool alone = trial->best[0] / 10 * 9 < trial->best[1], changes = alone != trial->alone;
+    trial->alone = alone;
+    if (changes || !trial->rest)
+        trial->rest = FIRST_REST;
+    else if (trial->rest < LONGEST_REST)
+        trial->rest *= 2;
+}
+
+static void rest(Trial *trial) {
+    const bool forever = trial->alone && trial->best[0] < TINY;
+    if (forever || ++trial->runs < TRIAL_RUNS + trial->rest) return;
+    trial->runs = 0;
+    trial->best[0] = trial->best[1] = 0;
 }
 
 static void note(Trial *trial, int64_t nanoseconds) {
     if (trial->runs >= TRIAL_RUNS) {
-        if (++trial->runs - TRIAL_RUNS < trial->rest) return;
-        *trial = (Trial){.rest = trial->rest < LONGEST_REST ? 2 * trial->rest : LONGEST_REST};
+        rest(trial);
         return;
     }
     int64_t *best = &trial->best[!is_turn_of_one(trial)];
@@ -363,6 +378,7 @@ static void note(Trial *trial, int64_t nanoseconds) {
         trial->runs = TRIAL_RUNS;
         trial->best[0] = INT64_MAX;  // long: on all threads
     }
+    if (trial->runs == TRIAL_RUNS) decide(trial);
 }
 
 int64_t program_run(
