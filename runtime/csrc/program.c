@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "trial.h"
 #include "watch.h"
 
 enum { CALLBACK = -1, REPEAT = -2, IF = -3 };  // as in native/program.py
@@ -22,21 +23,6 @@ typedef struct {
     int64_t *counter;
     int64_t nanoseconds;
 } Node;
-
-// What some runs of a program tell about threads.  Waking one costs some tens of microseconds, which
-// is more than a short program gains.  Results do not depend on how many there are.
-typedef struct {
-    int runs;  // since the trial began; first those that are timed, by turns on all threads and on one
-    int rest;  // runs behind those, until the next trial
-    bool alone;  // on one thread meanwhile
-    int64_t best[2];  // nanoseconds: on one thread, on all
-} Trial;
-
-// Threads are still awake in the later runs of a turn.  Where a trial says what the last one said, the
-// rest is twice as long: what has disturbed one is soon forgotten, and trials take little time.
-enum { TURN = 4, TRIAL_RUNS = 4 * TURN, FIRST_REST = 64, LONGEST_REST = 1 << 12 };
-enum { TINY = 20 * 1000 };  // nanoseconds: never gains from threads
-enum { SHORT = 1000 * 1000, COLD = 10 };  // nanoseconds, and times as many
 
 // What is known of a kernel's node while the program is made.
 typedef struct {
@@ -341,46 +327,6 @@ static int64_t run_nodes(Program *program, int64_t begin, int64_t end) {
     return 0;
 }
 
-static bool is_turn_of_one(const Trial *trial) { return trial->runs / TURN % 2; }
-
-static bool is_alone(const Trial *trial) {
-    return trial->runs < TRIAL_RUNS ? is_turn_of_one(trial) : trial->alone;
-}
-
-// Others want processors too: all threads must save a tenth of the time.
-static void decide(Trial *trial) {
-    const bool alone = trial->best[0] / 10 * 9 < trial->best[1], changes = alone != trial->alone;
-    trial->alone = alone;
-    if (changes || !trial->rest)
-        trial->rest = FIRST_REST;
-    else if (trial->rest < LONGEST_REST)
-        trial->rest *= 2;
-}
-
-static void rest(Trial *trial) {
-    const bool forever = trial->alone && trial->best[0] < TINY;
-    if (forever || ++trial->runs < TRIAL_RUNS + trial->rest) return;
-    trial->runs = 0;
-    trial->best[0] = trial->best[1] = 0;
-}
-
-static void note(Trial *trial, int64_t nanoseconds) {
-    if (trial->runs >= TRIAL_RUNS) {
-        rest(trial);
-        return;
-    }
-    int64_t *best = &trial->best[!is_turn_of_one(trial)];
-    if (!*best || nanoseconds < *best) *best = nanoseconds;
-    trial->runs++;
-    // The first run finds nothing in the caches, and is no measure of a short program.
-    const int64_t limit = trial->runs == 1 ? COLD * (int64_t)SHORT : SHORT;
-    if (trial->runs <= 2 && nanoseconds > limit) {
-        trial->runs = TRIAL_RUNS;
-        trial->best[0] = INT64_MAX;  // long: on all threads
-    }
-    if (trial->runs == TRIAL_RUNS) decide(trial);
-}
-
 int64_t program_run(
     Program *program, int threads, int64_t deadline, CallbackFn callback, PollFn poll,
     void *context) {
@@ -390,12 +336,12 @@ int64_t program_run(
     const int64_t begin = now();
     Watch *before = begin_watch(program, deadline);
     const bool several = threads > 1;
-    threads = pool_acquire(several && is_alone(&program->trial) ? 1 : threads);
+    threads = pool_acquire(several && trial_is_alone(&program->trial) ? 1 : threads);
     program->failure = find_scratch(program, threads) ? OK : NO_MEMORY;
     int64_t failed = program->failure ? 1 : run_nodes(program, 0, program->count);
     pool_release(threads);
     pool_watch(before);
-    if (several && !failed) note(&program->trial, now() - begin);
+    if (several && !failed) trial_note(&program->trial, now() - begin);
     return failed;
 }
 
