@@ -35,23 +35,17 @@ _PAIRS: Final = 400_000_000
 
 def bound_peak(problem: OrderingProblem) -> int:
     """Bytes that every order needs at least; of very many buffers the largest are counted."""
-    if "bound" not in problem.found:
-        problem.found["bound"] = _bound_peak(problem)
-    bound: int = problem.found["bound"]
-    return bound
+    return problem.remembered("bound", _bound_peak)
 
 
 def _bound_peak(problem: OrderingProblem) -> int:
     most = int(certain_steps(problem).max(initial=0))
-    return max(problem.floor, most, _bound_end(problem, _all_buffers(problem)))
+    return max(problem.floor, most, _bound_end(problem))
 
 
 def certain_steps(problem: OrderingProblem) -> _Bytes:
     """For each node the bytes that are live in its step in any order."""
-    if "steps" not in problem.found:
-        problem.found["steps"] = _certain_steps(problem)
-    steps: _Bytes = problem.found["steps"]
-    return steps
+    return problem.remembered("steps", _certain_steps)
 
 
 def _certain_steps(problem: OrderingProblem) -> _Bytes:
@@ -67,23 +61,15 @@ def _certain_steps(problem: OrderingProblem) -> _Bytes:
     return least + certain_bytes(problem, order, made)
 
 
-def _all_buffers(problem: OrderingProblem) -> list[int]:
-    return [*problem.initial, *chain.from_iterable(problem.makes)]
-
-
-def _bound_end(problem: OrderingProblem, buffers: Iterable[int]) -> int:
+def _bound_end(problem: OrderingProblem) -> int:
     """The bytes live in the last step at least: all that stays is there by then.
 
     Any node may be the last that no other waits for.
     """
     weights, stays, leaders = problem.weights, problem.stays, problem.freed_with
-    staying = problem.base
-    parts: dict[int, list[int]] = {}
-    for buffer in buffers:
-        if stays[leaders[buffer]]:
-            staying += weights[buffer]
-        else:
-            parts.setdefault(leaders[buffer], []).append(buffer)
+    parts = problem.freed_together()
+    kept = chain.from_iterable(part for leader, part in parts.items() if stays[leader])
+    staying = problem.base + sum(weights[buffer] for buffer in kept)
     lowest: int | None = None
     for node, others in enumerate(problem.successors):
         if not problem.members[node] or any(problem.members[other] for other in others):
@@ -91,7 +77,8 @@ def _bound_end(problem: OrderingProblem, buffers: Iterable[int]) -> int:
         own = problem.makes[node]
         step = staying + problem.rise[node]
         step -= sum(weights[buffer] for buffer in own if stays[leaders[buffer]])
-        read = chain.from_iterable(parts.get(leader, ()) for leader in problem.reads[node])
+        dying = (leader for leader in problem.reads[node] if not stays[leader])
+        read = chain.from_iterable(parts.get(leader, ()) for leader in dying)
         step += sum(weights[buffer] for buffer in read if buffer not in own)
         step -= sum(take.nbytes for take in problem.takes[node])
         lowest = step if lowest is None else min(lowest, step)

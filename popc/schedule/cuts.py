@@ -10,6 +10,8 @@ from popc.schedule.problem import OrderingProblem, Takeover
 
 __all__ = ["find_cuts", "restrict"]
 
+_Relations = tuple[list[list[int]], dict[int, list[int]], list[int]]
+
 
 def find_cuts(problem: OrderingProblem, order: Sequence[int]) -> list[int]:
     """Places of nodes that run at the same place in every order, and nothing across them moves.
@@ -43,7 +45,7 @@ def restrict(
     What it takes grows with the part, but for finding the places of nodes.
     """
     place = dict(zip(order, range(len(order)), strict=True))
-    readers, parts, makers = _relations(problem)
+    readers, parts, makers = problem.remembered("relations", _relations)
 
     def last(buffer: int) -> int:
         return max((place[node] for node in readers[buffer]), default=-1)
@@ -64,28 +66,19 @@ def restrict(
     return _extract(problem, inside, mortal, live, lambda b: problem.stays[b] or last(b) >= high)
 
 
-def _relations(
-    problem: OrderingProblem,
-) -> tuple[list[list[int]], dict[int, list[int]], list[int]]:
+def _relations(problem: OrderingProblem) -> _Relations:
     """The readers of each buffer, what is freed with it, and who makes it.
 
     What nobody makes is there from the start, if at all.
     """
-    if "relations" not in problem.found:
-        readers: list[list[int]] = [[] for _ in problem.weights]
-        for node, read in enumerate(problem.reads):
-            for buffer in read:
-                readers[buffer].append(node)
-        parts: dict[int, list[int]] = {}
-        makers = [-1] * len(problem.weights)
-        for node, made in enumerate(problem.makes):
-            for buffer in made:
-                makers[buffer] = node
-        for buffer in (*problem.initial, *chain.from_iterable(problem.makes)):
-            parts.setdefault(problem.freed_with[buffer], []).append(buffer)
-        problem.found["relations"] = readers, parts, makers
-    found: tuple[list[list[int]], dict[int, list[int]], list[int]] = problem.found["relations"]
-    return found
+    readers: list[list[int]] = [[] for _ in problem.weights]
+    makers = [-1] * len(problem.weights)
+    for node, (read, made) in enumerate(zip(problem.reads, problem.makes, strict=True)):
+        for buffer in read:
+            readers[buffer].append(node)
+        for buffer in made:
+            makers[buffer] = node
+    return readers, problem.freed_together(), makers
 
 
 def _extract(

@@ -69,9 +69,7 @@ def _built() -> ModuleType | None:
 
 def flattened(problem: OrderingProblem, order: Sequence[int]) -> Tables | None:
     """The tables of ``problem``; ``None`` if it has numbers that are too large for them."""
-    if "columns" not in problem.found:
-        problem.found["columns"] = _columns(problem)
-    columns = problem.found["columns"]
+    columns = problem.remembered("columns", _columns)
     return None if columns is None else Tables(columns, array("q", order))
 
 

@@ -11,10 +11,10 @@ what it takes over: if a buffer dies in this step, the node's result may be writ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, NamedTuple
+from itertools import chain, pairwise
+from typing import Any, NamedTuple, TypeVar
 
 __all__ = [
     "Order",
@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 Order = Sequence[int]
+_Fact = TypeVar("_Fact")
 
 
 class Takeover(NamedTuple):
@@ -85,6 +86,20 @@ class OrderingProblem:
     def has_levels(self) -> bool:
         """True if anything matters more than memory: priorities or ties."""
         return bool(self.ties) or len(set(self.ranks)) > 1
+
+    def remembered(self, name: str, find: Callable[[OrderingProblem], _Fact]) -> _Fact:
+        """The answer of ``find`` about the problem; it is asked once."""
+        if name not in self.found:
+            self.found[name] = find(self)
+        fact: _Fact = self.found[name]
+        return fact
+
+    def freed_together(self) -> dict[int, list[int]]:
+        """The buffers that are freed with each, those that are there from the start first."""
+        parts: dict[int, list[int]] = {}
+        for buffer in (*self.initial, *chain.from_iterable(self.makes)):
+            parts.setdefault(self.freed_with[buffer], []).append(buffer)
+        return parts
 
     def count_readers(self) -> list[int]:
         """The number of nodes that read each buffer, and one more if it stays."""
