@@ -3,7 +3,7 @@
     python -m benchmarks [--quick] [--only SECTION]... [--json FILE]
 
 Figures of one run belong together: the engines take turns.  Single ops: `python -m
-benchmarks.kernels`.
+benchmarks.kernels`, and recurrent layers: `python -m benchmarks.recurrent`.
 """
 
 from __future__ import annotations
