@@ -99,7 +99,7 @@ class Layer:
         return casts, halves, list(arrays)
 
     def _bytes(self) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], list[str]]:
-        """Weights as the dynamic quantisation of onnxruntime makes them: a scale for each matrix."""
+        """Weights as onnxruntime quantises them: a scale for each matrix."""
         rows = 4 * self.hidden
         arrays: dict[str, Array] = {"b": self._values(self.directions, 2 * rows)}
         for name in "wr":

@@ -13,6 +13,10 @@ With attribute ``keep``, more results hold what the gradient needs, in float32 a
 (not of RNN) the gates [K, D, S, B, H]: i, o, f, g(...), h(c) of LSTM; z, r, n of GRU, with the
 product R h before n if linear_before_reset.
 
+DynamicQuantizeLSTM has weights of bytes, W and R of int8, and four more operands [D, 4*H]: scale
+and zero point (absent: 0) of each row of W, then of R.  What they are multiplied by, rows of X and
+of the states, is rounded to bytes by the range of each row, with 0.
+
 The gradient ops take the layer's eight operands (of which bias and initial states are not read),
 states, gates, and the gradients of Y, Y_h and Y_c.  Attribute ``wanted`` lists the numbers of the
 layer's operands whose gradients they give.
@@ -40,17 +44,12 @@ def _recurrent(kind: str) -> InferRule:
     """The type rule of a layer."""
 
     def infer(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
-        shapes = _operand_shapes(kind, inputs, attributes)
-        for (name, shape), type_ in zip(shapes, inputs, strict=False):
-            if type_ is not None and type_.shape != shape:
-                raise ModelError(f"{name} must have shape {list(shape)}, not {list(type_.shape)}")
+        _check_shapes(_operand_shapes(kind, inputs, attributes), inputs)
         one_dtype([type_ for index, type_ in enumerate(inputs) if index != _LENGTHS], FLOATS)
-        x, (directions, _, hidden) = operand(inputs, 0), operand(inputs, 2).shape
-        steps, batch, _ = x.shape
-        y = x.with_shape((steps, directions, batch, hidden))
-        results = (y, *(y.with_shape(y.shape[1:]),) * _STATES[kind])
+        results = _states(kind, inputs)
         if not integer(attributes, "keep", 0):
             return results
+        x, (steps, directions, batch, hidden) = operand(inputs, 0), results[0].shape
         work = DType.FLOAT64 if x.dtype is DType.FLOAT64 else DType.FLOAT32
         states = TensorType(work, (_STATES[kind], directions, steps + 1, batch, hidden))
         kept = _kept_gates(kind, attributes)
@@ -58,6 +57,32 @@ def _recurrent(kind: str) -> InferRule:
         return (*results, states, gates) if kept else (*results, states)
 
     return infer
+
+
+def _quantized_lstm(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """The type rule of an LSTM with weights of bytes."""
+    shapes = _operand_shapes("LSTM", inputs, attributes)
+    rows = shapes[1][1][:2]
+    parameters = ("scale of W", "zero point of W", "scale of R", "zero point of R")
+    _check_shapes([*shapes, *((name, rows) for name in parameters)], inputs)
+    one_dtype([operand(inputs, 1), operand(inputs, 2), inputs[9], inputs[11]], (DType.INT8,))
+    whole = (1, 2, _LENGTHS, 9, 11)
+    floats = [type_ for index, type_ in enumerate(inputs) if index not in whole]
+    one_dtype([*floats, operand(inputs, 8), operand(inputs, 10)], (DType.FLOAT32,))
+    return _states("LSTM", inputs)
+
+
+def _check_shapes(shapes: list[tuple[str, Shape]], inputs: OperandTypes) -> None:
+    for (name, shape), type_ in zip(shapes, inputs, strict=False):
+        if type_ is not None and type_.shape != shape:
+            raise ModelError(f"{name} must have shape {list(shape)}, not {list(type_.shape)}")
+
+
+def _states(kind: str, inputs: OperandTypes) -> tuple[TensorType, ...]:
+    """The types of all states, and of the last ones."""
+    x, (directions, _, hidden) = operand(inputs, 0), operand(inputs, 2).shape
+    y = x.with_shape((x.shape[0], directions, x.shape[1], hidden))
+    return (y, *(y.with_shape(y.shape[1:]),) * _STATES[kind])
 
 
 def _kept_gates(kind: str, attributes: Attributes) -> int:
@@ -105,6 +130,7 @@ def _gradient(kind: str) -> InferRule:
 
 
 OPS: Final[dict[str, OpSpec]] = {
+    "DynamicQuantizeLSTM": OpSpec(_quantized_lstm),
     **{kind: OpSpec(_recurrent(kind)) for kind in _GATES},
     **{f"{kind}Grad": OpSpec(_gradient(kind)) for kind in _GATES},
 }

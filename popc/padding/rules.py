@@ -290,6 +290,7 @@ _RULES: Final[Mapping[str, PaddingRule]] = {
     "ArgMin": _place_of(_is_high, f"{_LOOKS} high (such as 10000), as a mask makes them"),
     "Concat": _concat,
     "CumSum": _running,
+    "DynamicQuantizeLSTM": _recurrent,
     "Expand": _expand,
     "GRU": _recurrent,
     "Gather": _gather,

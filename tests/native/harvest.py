@@ -120,6 +120,31 @@ def _selections() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute
     yield "NonMaxSuppression", [boxes, scores, *limits, np.array(2)], selected
 
 
+def _layers_of_bytes() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
+    """LSTMs, from plain to one with everything."""
+    weights, scale = (_IMAGE[0, :4] * 60).reshape(1, 20, 4).astype(np.int8), np.float32(0.02)
+    scales = np.full((2, 20), scale)
+    for ways, direction in ((1, "forward"), (2, "bidirectional")):
+        w, r = np.repeat(weights, ways, 0), np.repeat(np.resize(weights, (1, 20, 5)), ways, 0)
+        zero = np.full((ways, 20), 9, np.int8) if ways == 2 else None
+        bias = np.resize(_IMAGE, (ways, 40))
+        states = [np.resize(_IMAGE, (ways, 2, 5))] * 2 if ways == 2 else [None, None]
+        lengths = np.array([3, 2], np.int32) if ways == 2 else None
+        parameters = [scales[:ways], zero, scales[:ways], zero]
+        attributes: dict[str, Attribute] = {
+            "direction": direction,
+            "activations": ("sigmoid", "tanh", "tanh") * ways,
+            "alphas": (0.0,) * 3 * ways,
+            "betas": (0.0,) * 3 * ways,
+            "clip": 0.0,
+            "input_forget": 0,
+        }
+        x = np.resize(_IMAGE, (3, 2, 4))
+        for peepholes in (None, np.resize(_IMAGE, (ways, 15))):
+            operands = [x, w, r, bias, lengths, *states, peepholes, *parameters]
+            yield "DynamicQuantizeLSTM", operands, attributes
+
+
 def _made_by_passes() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
     for opcode in ("Boundary", "RemoteLoad", "RemoteStore"):
         yield opcode, [_LINE], {}
@@ -191,6 +216,7 @@ def problems() -> Mapping[str, list[Problem]]:
         for opcode, inputs, attributes in (
             *_further(),
             *_trees(),
+            *_layers_of_bytes(),
             *_selections(),
             *_made_by_passes(),
         ):

@@ -105,6 +105,7 @@ NOT_DIFFERENTIABLE: Final[Mapping[str, str]] = {
     "ConvInteger": "multiplies integers",
     "CopyVarUpdate": "writes a variable",
     "CtcBeamSearchDecoder": "searches for labels",
+    "DynamicQuantizeLSTM": "rounds to integers",
     "DynamicQuantizeLinear": "rounds to integers",
     "FusedElementwise": "is added after the backward pass",
     "HostLoad": "reads from the host",

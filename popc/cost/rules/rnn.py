@@ -9,6 +9,7 @@ from popc.cost.mapping import lanes_of
 from popc.cost.planner import ROWS
 from popc.cost.rules.common import CostRule
 from popc.cost.work import Work
+from popc_runtime.format import DType
 
 __all__ = ["RULES"]
 
@@ -61,7 +62,20 @@ def _cell(work: Work, kind: str, size: int) -> None:
         work.binary("add", size=size, dtype=dtype)
 
 
+def _quantized_lstm(work: Work) -> None:
+    """Weights become floats, and rows that they are multiplied by are rounded."""
+    x, r = work.input(0), work.input(2)
+    for weights in (work.input(1), r):
+        work.cast(DType.INT8, x.dtype, weights.size)
+        work.binary("mul", size=weights.size, dtype=x.dtype)
+    for size in (x.size, x.shape[0] * x.shape[1] * r.shape[0] * r.shape[2]):
+        work.binary("mul", "add", size=size, dtype=x.dtype)
+        work.unary("round", size=size, dtype=x.dtype)
+    _layer("LSTM", backward=False)(work)
+
+
 RULES: Final[dict[str, CostRule]] = {
+    "DynamicQuantizeLSTM": _quantized_lstm,
     "GRU": _layer("GRU", backward=False),
     "GRUGrad": _layer("GRU", backward=True),
     "LSTM": _layer("LSTM", backward=False),

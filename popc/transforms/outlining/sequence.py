@@ -35,7 +35,7 @@ _PLANNED: Final = frozenset(
         *("BatchNormalization", "BatchNormalizationTraining", "BatchNormalizationGrad"),
         *("Conv", "ConvGradData", "ConvGradWeights", "ConvInteger", "ConvTranspose"),
         *("DeformConv", "DeformConvGrad", "QLinearConv"),
-        *("GRU", "GRUGrad", "LSTM", "LSTMGrad", "RNN", "RNNGrad"),
+        *("DynamicQuantizeLSTM", "GRU", "GRUGrad", "LSTM", "LSTMGrad", "RNN", "RNNGrad"),
         *("Gemm", "MatMul", "MatMulInteger", "MatMulNBits", "QLinearMatMul"),
         *("GroupNormalization", "GroupNormalizationGrad"),
         *("InstanceNormalization", "InstanceNormalizationGrad"),

@@ -50,7 +50,7 @@ from popc_runtime.kernels.parts.rnn_layers import (
     wide_contiguous,
 )
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "recurrent"]
 
 _INITIAL: Final = (INITIAL_H, INITIAL_C)
 
@@ -67,7 +67,9 @@ class _Step:
     after: Sequence[Array]
 
 
-def _recurrent(kind: LayerKind, build: Callable[[CellParts], Cell]) -> Kernel:
+def recurrent(kind: LayerKind, build: Callable[[CellParts], Cell]) -> Kernel:
+    """The kernel of a kind of layer whose steps are made by ``build``."""
+
     def kernel(binding: Binding) -> Calls:
         y = binding.optional_output(0)
         dtype = np.dtype(np.float64 if binding.input(X).dtype == np.float64 else np.float32)
@@ -374,7 +376,7 @@ def _by_lengths(lengths: Array, hidden: Array, full: list[Call], masked: list[Ca
 
 
 KERNELS: Final[dict[str, Kernel]] = {
-    "GRU": _recurrent(GRU, gru),
-    "LSTM": _recurrent(LSTM, lstm),
-    "RNN": _recurrent(RNN, rnn),
+    "GRU": recurrent(GRU, gru),
+    "LSTM": recurrent(LSTM, lstm),
+    "RNN": recurrent(RNN, rnn),
 }

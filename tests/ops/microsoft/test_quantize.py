@@ -226,31 +226,6 @@ def test_qembed_layer_normalization(segments: bool) -> None:  # noqa: FBT001
     _compare("QEmbedLayerNormalization", inputs, {"epsilon": 1e-6}, outputs=2, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
-@pytest.mark.parametrize("per_channel", [False, True])
-def test_dynamic_quantize_lstm(direction: str, per_channel: bool) -> None:  # noqa: FBT001
-    """onnxruntime rounds activations to 8 bits, so its results are less precise."""
-    directions = 2 if direction == "bidirectional" else 1
-    scales: Shape = (directions, 16) if per_channel else (directions,)
-    parameters: list[Array | None] = [
-        np.random.default_rng(0).uniform(0.004, 0.006, scales).astype(np.float32),
-        np.zeros(scales, np.int8),
-    ]
-    absent: list[Array | None] = [None] * 4
-    inputs: list[Array | None] = [
-        _floats((5, 2, 3)),
-        _integers(np.int8, (directions, 3, 16)),
-        _integers(np.int8, (directions, 4, 16), 2),
-        _floats((directions, 32)),
-        *absent,
-        *parameters,
-        *parameters,
-    ]
-    attributes = {"hidden_size": 4, "direction": direction}
-    constants = (1, 2, 8, 9, 10, 11)
-    _compare("DynamicQuantizeLSTM", inputs, attributes, outputs=3, constants=constants, atol=0.02)
-
-
 # -- weights of a few bits -------------------------------------------------------------------------
 
 _NBITS = [

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+
 from popc.frontend.node import Node
 from popc.frontend.rules.common import standard_op, standard_ops
 from popc.frontend.rules.microsoft.attention import attend_packed
@@ -30,11 +32,12 @@ from popc.frontend.rules.onnx.integer import (
     requantize,
 )
 from popc.frontend.rules.onnx.quantize import dequantize_linear, quantize_linear
+from popc.frontend.rules.onnx.rnn import LSTM_ACTIVATIONS, layer_attributes, layer_lengths
 from popc.frontend.values import Value
 from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
-from popc_runtime.format import DType
+from popc_runtime.format import Array, DType
 
 __all__ = ["RULES"]
 
@@ -217,16 +220,42 @@ def _qembed_layer_normalization(node: Node) -> list[Value | None]:
 
 
 def _dynamic_quantize_lstm(node: Node) -> list[Value | None]:
-    """LSTM with weights dequantised, [D, in, 4 * H] in this operator.
+    """LSTM with weights [D, in, 4 * H] of bytes, which meet rows that are rounded to bytes.
 
-    onnxruntime also rounds the activations of each step to 8 bits; that gains nothing here and
-    only loses precision.
+    Weights that are not known are dequantised, and nothing is rounded.
     """
-    w, r = (_lstm_weights(node, index, scale) for index, scale in ((1, 8), (2, 10)))
+    operands = [node.optional(index) for index in range(8)]
+    if all(node.known(index) is not None for index in (1, 2, 8, 9, 10, 11)):
+        (w, *of_w), (r, *of_r) = _byte_weights(node, 1, 8), _byte_weights(node, 2, 10)
+        lengths = layer_lengths(node, batch_first=False)
+        rest = [*operands[3:4], lengths, *operands[5:], *of_w, *of_r]
+        attributes = layer_attributes(node, LSTM_ACTIVATIONS)
+        return [*node.emit_all("DynamicQuantizeLSTM", [operands[0], w, r, *rest], attributes)]
+    operands[1:3] = (_lstm_weights(node, index, scale) for index, scale in ((1, 8), (2, 10)))
     names = ("activation_alpha", "activation_beta", "activations", "clip", "direction",
              "hidden_size", "input_forget")  # fmt: skip
-    operands = [node.input(0), w, r, *(node.optional(index) for index in range(3, 8))]
     return [*standard_ops(node, "LSTM", operands, passed_on(node, names), outputs=3)]
+
+
+def _byte_weights(node: Node, index: int, scale_index: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Known weights as rows of int8, their scales, and their zero points if one is not 0."""
+    weights = node.require_known(index, "weights")
+    if weights.ndim != 3:
+        raise ModelError(f"weights must have 3 dimensions, not {weights.ndim}")
+    directions, _, rows = weights.shape
+    parameters: list[Array] = []
+    for place, what in ((scale_index, "scale"), (scale_index + 1, "zero point")):
+        values = node.require_known(place, what)
+        if values.size not in (directions, directions * rows):
+            raise ModelError(f"{what} must be one for each direction or row, not {values.size}")
+        parameters.append(np.repeat(values, directions * rows // max(values.size, 1)))
+    shift = 128 if weights.dtype == np.uint8 else 0
+    scale, zero = (array.reshape(directions, rows) for array in parameters)
+    matrix, zero = (
+        np.subtract(array, shift, dtype=np.int16).astype(np.int8)
+        for array in (np.ascontiguousarray(weights.transpose(0, 2, 1)), zero)
+    )
+    return node.constant(matrix), node.constant(scale), node.constant(zero) if zero.any() else None
 
 
 def _lstm_weights(node: Node, index: int, scale_index: int) -> Tensor:

@@ -10,7 +10,7 @@ from popc.frontend.values import Value
 from popc.ir import AttributeMap, Tensor
 from popc_runtime.errors import ModelError
 
-__all__ = ["RULES"]
+__all__ = ["LSTM_ACTIVATIONS", "RULES", "layer_attributes", "layer_lengths"]
 
 _DIRECTIONS: Final = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
@@ -24,6 +24,7 @@ _ALPHAS: Final = {
     "thresholdedrelu": 1.0,
 }
 _BETAS: Final = {"affine": 0.0, "hardsigmoid": 0.5, "scaledtanh": 1.0}
+LSTM_ACTIVATIONS: Final = ("Sigmoid", "Tanh", "Tanh")
 _FUNCTIONS: Final = {*_ALPHAS, "relu", "sigmoid", "softplus", "softsign", "tanh"}
 
 
@@ -31,19 +32,10 @@ def _recurrent(activations: tuple[str, ...]) -> ImportRule:
     """The rule of a layer with these default activation functions."""
 
     def rule(node: Node) -> list[Value | None]:
-        direction = node.text("direction", "forward")
-        if direction not in _DIRECTIONS:
-            raise ModelError(f"unknown direction {direction!r}")
-        attributes: AttributeMap = {
-            "direction": direction,
-            "clip": node.number("clip", 0.0),
-            "linear_before_reset": node.integer("linear_before_reset", 0),
-            "input_forget": node.integer("input_forget", 0),
-            **_activations(node, activations * _DIRECTIONS[direction]),
-        }
+        attributes = layer_attributes(node, activations)
         batch_first = node.integer("layout", 0) == 1
         inputs = [node.optional(index) for index in range(8)]
-        inputs[4] = _lengths(node, batch_first=batch_first)
+        inputs[4] = layer_lengths(node, batch_first=batch_first)
         if batch_first:
             inputs = [_swapped(node, x) if i in (0, 5, 6) else x for i, x in enumerate(inputs)]
         count = 8 if node.op_type == "LSTM" else 6
@@ -56,7 +48,21 @@ def _recurrent(activations: tuple[str, ...]) -> ImportRule:
     return rule
 
 
-def _lengths(node: Node, *, batch_first: bool) -> Tensor | None:
+def layer_attributes(node: Node, activations: tuple[str, ...]) -> AttributeMap:
+    """The attributes of a layer with these default activation functions."""
+    direction = node.text("direction", "forward")
+    if direction not in _DIRECTIONS:
+        raise ModelError(f"unknown direction {direction!r}")
+    return {
+        "direction": direction,
+        "clip": node.number("clip", 0.0),
+        "linear_before_reset": node.integer("linear_before_reset", 0),
+        "input_forget": node.integer("input_forget", 0),
+        **_activations(node, activations * _DIRECTIONS[direction]),
+    }
+
+
+def layer_lengths(node: Node, *, batch_first: bool) -> Tensor | None:
     """The operand ``sequence_lens``, unless it is known to say that all steps count."""
     known = node.known(4)
     steps = node.input(0).type.shape[1 if batch_first else 0]
@@ -97,7 +103,7 @@ def _parameters(
 RULES: Final = default_domain(
     {
         "GRU": _recurrent(("Sigmoid", "Tanh")),
-        "LSTM": _recurrent(("Sigmoid", "Tanh", "Tanh")),
+        "LSTM": _recurrent(LSTM_ACTIVATIONS),
         "RNN": _recurrent(("Tanh",)),
     }
 )

@@ -46,4 +46,5 @@ def _layer_grad(kind: str) -> Rule:
 RULES: Final[dict[str, Rule]] = {
     **{f"{kind}Grad": _layer_grad(kind) for kind in _SEVENTH},
     **{kind: _layer(kind) for kind in _SEVENTH},
+    "DynamicQuantizeLSTM": _layer("LSTM"),
 }

@@ -123,15 +123,6 @@ INLINE void pack(
     }
 }
 
-static int32_t *column_sums(const BytePanels *panels, const int8_t *matrix) {
-    return (int32_t *)(matrix + panels->panels * BYTE_COLUMNS * panels->groups * 4);
-}
-
-static GroupOrder *order_of(const BytePanels *panels, const int8_t *matrix, int64_t panel) {
-    const int32_t *behind_sums = column_sums(panels, matrix) + panels->panels * BYTE_COLUMNS;
-    return (GroupOrder *)((char *)behind_sums + panel * ISA(order_bytes)(panels->groups));
-}
-
 void ISA(pack_panel)(
     const BytePanels *panels, const uint8_t *from, int64_t line, int64_t along, int64_t panel,
     int8_t *matrix) {

@@ -43,6 +43,15 @@ static inline int64_t matrix_bytes(const BytePanels *panels) {
     return panels->panels * (BYTE_COLUMNS * (panels->groups + 1) * 4 + order);
 }
 
+static inline int32_t *column_sums(const BytePanels *panels, const int8_t *matrix) {
+    return (int32_t *)(matrix + panels->panels * BYTE_COLUMNS * panels->groups * 4);
+}
+
+static inline GroupOrder *order_of(const BytePanels *panels, const int8_t *matrix, int64_t panel) {
+    const int32_t *behind_sums = column_sums(panels, matrix) + panels->panels * BYTE_COLUMNS;
+    return (GroupOrder *)((char *)behind_sums + panel * ISA(order_bytes)(panels->groups));
+}
+
 // Bytes of so many packed rows, and of as many sums.
 static inline int64_t row_bytes(const BytePanels *panels, int64_t rows) {
     return padded(rows, BYTE_ROWS) * (panels->groups + 1) * 4;

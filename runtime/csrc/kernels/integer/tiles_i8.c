@@ -184,8 +184,37 @@ HAS_VNNI INLINE void vnni_rows(
     store_sums(out, sums, rows);
 }
 
+// Adds the products of a group of a single row.
+HAS_VNNI INLINE void add_vnni(const uint8_t *left, const int8_t *right, Ints *sums) {
+    const Ints group = group_at(left) - (Ints){0};
+    sums[0] = (Ints)FOUR_PRODUCTS(sums[0], group, load_ints(right));
+    sums[1] = (Ints)FOUR_PRODUCTS(sums[1], group, load_ints(right + VECTOR_BYTES));
+}
+
+// A single row, whose groups lie `step` bytes apart, would wait for its sums: groups take turns with
+// several of them.
+HAS_VNNI static void vnni_row(const uint8_t *left, int64_t step, BytePanel panel, int32_t *out) {
+    enum { TURNS = 4, GROUP = 4 * BYTE_COLUMNS };
+    Ints sums[TURNS][2] = {{{0}}};
+    const int8_t *right = panel.data;
+    int64_t p = 0;
+    for (; p + TURNS <= panel.groups; p += TURNS, right += TURNS * GROUP) {
+        for (int64_t line = 0; line < TURNS * GROUP; line += 64)
+            __builtin_prefetch(right + AHEAD + line);
+        UNROLLED_FOR (int turn = 0; turn < TURNS; turn++)
+            add_vnni(left + (p + turn) * step, right + turn * GROUP, sums[turn]);
+    }
+    for (; p < panel.groups; p++, right += GROUP) add_vnni(left + p * step, right, sums[0]);
+    for (int half = 0; half < 2; half++)
+        *(LooseInts *)(out + half * LANES) = (sums[0][half] + sums[1][half]) +
+                                             (sums[2][half] + sums[3][half]);
+}
+
 HAS_VNNI static void vnni(ByteLines left, BytePanel right, int32_t *out, int64_t rows) {
-    tile_by(left, right, out, rows, vnni_rows);
+    if (rows == 1)
+        vnni_row(left.data, left.line ? 4 : 4 * BYTE_ROWS, right, out);
+    else
+        tile_by(left, right, out, rows, vnni_rows);
 }
 
 static ByteTile vnni_tile(void) { return RUNS_VNNI() ? vnni : NULL; }

@@ -1,7 +1,7 @@
 // RNN, LSTM and GRU.
 //
 // Gates have the order of ONNX: input, output, forget, cell; or update, reset, hidden.
-#include "recurrent.h"
+#include "recurrent_bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,8 @@ enum {
 };
 
 static void release(void *argument) {
-    State *state = argument;
-    free(state->packed_w);
-    free(state->packed_r);
-    free(state->bias_sums);
-    free(state->late_bias);
-    free(state);
+    ISA(release_weights)(argument);
+    free(argument);
 }
 
 static void read_functions(State *state, Params *params) {
@@ -68,14 +64,15 @@ static bool are_sized(const State *state, const Tensor *bias, const Tensor *more
     return covers(bias, F32, size_of(2, rows, 1));
 }
 
-static bool are_weights(const State *state, const Tensor *x, const Tensor *w, const Tensor *r) {
+static bool are_weights(
+    const State *state, const Tensor *x, const Tensor *w, const Tensor *r, DType type) {
     const int64_t rows = size_of(state->gates, state->directions, state->hidden);
     return holds(x, F32, size_of(state->steps, state->batch, state->width)) &&
-           holds(w, F32, size_of(rows, state->width, 1)) && state->hidden > 0 &&
-           holds(r, F32, size_of(rows, state->hidden, 1));
+           holds(w, type, size_of(rows, state->width, 1)) && state->hidden > 0 &&
+           holds(r, type, size_of(rows, state->hidden, 1));
 }
 
-static bool read_operands(State *state, Params *params) {
+static bool read_operands(State *state, Params *params, DType type) {
     const Tensor x = next_tensor(params), w = next_tensor(params), r = next_tensor(params);
     const Tensor bias = maybe_tensor(params);
     if (params->bad || x.rank != 3 || w.rank != 3 || r.rank != 3) return false;
@@ -109,8 +106,9 @@ static bool read_operands(State *state, Params *params) {
     read_functions(state, params);
     const bool known = state->gates == RNN || state->gates == LSTM || state->gates == GRU;
     return !params->bad && state->directions >= 1 && state->directions <= 2 && known &&
-           state->batch > 0 && are_weights(state, &x, &w, &r) && are_sized(state, &bias, more) &&
-           has_functions(state);
+           state->batch > 0 && are_weights(state, &x, &w, &r, type) &&
+           are_sized(state, &bias, more) && has_functions(state) &&
+           (type == F32 || ISA(read_byte_weights)(state, params, &w, &r));
 }
 
 // Two directions are two threads; a single one has several in each step, if that pays.  False if there
@@ -130,50 +128,6 @@ static bool divide(State *state) {
     return true;
 }
 
-static bool take_memory(State *state) {
-    const int64_t columns = state->gates * state->wide, size = (int64_t)sizeof(float);
-    state->packed_w_size = columns * state->width;
-    state->packed_r_size = columns * state->hidden;
-    state->packed_w =
-        aligned_alloc(64, padded(state->directions * state->packed_w_size * size, 64));
-    state->packed_r =
-        aligned_alloc(64, padded(state->directions * state->packed_r_size * size, 64));
-    state->bias_sums = calloc((size_t)(state->directions * columns), sizeof(float));
-    state->late_bias = calloc((size_t)(state->directions * state->wide), sizeof(float));
-    return state->packed_w && state->packed_r && state->bias_sums && state->late_bias;
-}
-
-// What gate number `gate` of some units, those of a panel, adds to its products with the input.
-static void pack_bias(const State *state, int64_t d, int gate, int64_t unit, int64_t count) {
-    const int64_t rows = state->gates * state->hidden, row = gate * state->hidden + unit;
-    const float *bias = state->bias + d * 2 * rows + row;
-    const bool late = state->reset_late && gate == 2;
-    float *sums = state->bias_sums + d * state->gates * state->wide + column_of(state, gate, unit);
-    for (int64_t i = 0; i < count; i++) sums[i] = bias[i] + (late ? 0 : bias[rows + i]);
-    if (late)
-        memcpy(
-            state->late_bias + d * state->wide + unit, bias + rows, (size_t)count * sizeof(float));
-}
-
-// The weights of a direction as products want them.
-static void pack(const State *state, int64_t d) {
-    const int64_t hidden = state->hidden, width = state->width, rows = state->gates * hidden;
-    float *w = state->packed_w + d * state->packed_w_size;
-    float *r = state->packed_r + d * state->packed_r_size;
-    for (int gate = 0; gate < state->gates; gate++)
-        for (int64_t unit = 0; unit < hidden; unit += PANEL_COLUMNS) {
-            const int64_t count = lesser(hidden - unit, PANEL_COLUMNS);
-            const int64_t row = d * rows + gate * hidden + unit;
-            const int64_t column = column_of(state, gate, unit);
-            ISA(pack_panels)(
-                w + column * width, state->w + row * width, width, 1, count, width, PANEL_COLUMNS);
-            ISA(pack_panels)(
-                r + column * hidden, state->r + row * hidden, hidden, 1, count, hidden,
-                PANEL_COLUMNS);
-            if (state->bias) pack_bias(state, d, gate, unit, count);
-        }
-}
-
 static int64_t block_steps(const State *state) {
     return lesser(ceil_div(BLOCK_ROWS, state->batch), state->steps);
 }
@@ -184,6 +138,8 @@ typedef enum { SHARES, PRODUCTS, H, NEXT, C, RESET, SPARE, PANELS, INPUT, PARTS 
 static void lay_out(const State *state, int64_t places[PARTS + 1]) {
     const int64_t columns = state->gates * state->wide, cells = state->batch * state->wide;
     const int64_t rows = block_steps(state) * state->batch;
+    const int64_t panels = padded(state->batch, TILE_ROWS), input = padded(rows, TILE_ROWS);
+    const bool bytes = state->bytes != NULL;
     const int64_t sizes[PARTS] = {
         [SHARES] = rows * columns,
         [PRODUCTS] = state->batch * columns,
@@ -192,30 +148,30 @@ static void lay_out(const State *state, int64_t places[PARTS + 1]) {
         [C] = cells,
         [RESET] = cells,
         [SPARE] = cells,
-        [PANELS] = padded(state->batch, TILE_ROWS) * state->hidden,
-        [INPUT] = padded(rows, TILE_ROWS) * state->width};
+        [PANELS] = bytes ? ISA(byte_row_floats)(state->batch, state->hidden)
+                         : panels * state->hidden,
+        [INPUT] = bytes ? ISA(byte_row_floats)(rows, state->width) : input * state->width};
     places[0] = 0;
     for (int part = 0; part < PARTS; part++)
         places[part + 1] = places[part] + padded(sizes[part], 16);
 }
 
-static void *prepare(Params *params, Needs *needs) {
+static void *prepare_of(Params *params, Needs *needs, DType type) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
-    if (!read_operands(state, params) || !divide(state)) {
-        free(state);
-        return NULL;
-    }
-    if (!take_memory(state)) {
+    if (!read_operands(state, params, type) || !divide(state) || !ISA(take_weights)(state)) {
         release(state);
         return NULL;
     }
-    for (int64_t d = 0; state->is_packed && d < state->directions; d++) pack(state, d);
     int64_t places[PARTS + 1];
     lay_out(state, places);
     needs->shared = state->directions * places[PARTS] * (int64_t)sizeof(float);
     return state;
 }
+
+static void *prepare(Params *params, Needs *needs) { return prepare_of(params, needs, F32); }
+
+static void *prepare_bytes(Params *params, Needs *needs) { return prepare_of(params, needs, I8); }
 
 static Memory memory_of(const State *state, float *at) {
     int64_t places[PARTS + 1];
@@ -242,7 +198,10 @@ static int64_t unpacked_rows(const State *state) {
 
 void ISA(pack_state)(const State *state, const float *h, float *panels) {
     const int64_t rows = state->batch - unpacked_rows(state);
-    ISA(pack_panels)(panels, h, state->wide, 1, rows, state->hidden, TILE_ROWS);
+    if (state->bytes)
+        ISA(quantize_rows)(&state->bytes[1], h, state->wide, state->batch, panels);
+    else
+        ISA(pack_panels)(panels, h, state->wide, 1, rows, state->hidden, TILE_ROWS);
 }
 
 void ISA(multiply_state)(const Step *now, const float *h, int64_t first, int64_t end) {
@@ -251,6 +210,12 @@ void ISA(multiply_state)(const Step *now, const float *h, int64_t first, int64_t
     const int64_t left = unpacked_rows(state), packed = state->batch - left;
     const float *r = now->r + first * k;
     float *products = now->memory->products + first;
+    if (state->bytes) {
+        ISA(multiply_bytes)(
+            &state->bytes[1], now->direction, now->memory->panels, state->batch, first, end, NULL,
+            products, row);
+        return;
+    }
     const Place above = {products, row, 0, 0}, below = {products + packed * row, row, 0, 0};
     if (packed) ISA(multiply_panels)(now->memory->panels, r, k, above, packed, end - first, NULL);
     if (left == 1)
@@ -275,9 +240,16 @@ static void project_some(void *context, int64_t chunk, int thread) {
     const State *state = job->state;
     const int64_t columns = state->gates * state->wide, part = state->gates * state->chunk;
     const int64_t first = chunk * part, count = lesser(columns - first, part);
-    const Epilogue epilogue = {.column_bias = state->bias_sums + job->direction * columns + first};
+    const float *bias = state->bias_sums + job->direction * columns;
+    const Epilogue epilogue = {.column_bias = bias + first};
     const Place out = {job->memory->shares + first, columns, 0, 0};
     const float *w = state->packed_w + job->direction * state->packed_w_size;
+    if (state->bytes) {
+        ISA(multiply_bytes)(
+            &state->bytes[0], job->direction, job->memory->input, job->rows, first, first + count,
+            bias, out.data, columns);
+        return;
+    }
     ISA(multiply_panels)(
         job->memory->input, w + first * state->width, state->width, out, job->rows, count,
         &epilogue);
@@ -287,7 +259,11 @@ static void project(Job *job, int64_t step, int64_t steps) {
     const State *state = job->state;
     const float *x = state->x + step * state->batch * state->width;
     job->rows = steps * state->batch;
-    ISA(pack_panels)(job->memory->input, x, state->width, 1, job->rows, state->width, TILE_ROWS);
+    const int64_t width = state->width;
+    if (state->bytes)
+        ISA(quantize_rows)(&state->bytes[0], x, width, job->rows, job->memory->input);
+    else
+        ISA(pack_panels)(job->memory->input, x, width, 1, job->rows, width, TILE_ROWS);
     share_chunks(job->run, state->chunks, project_some, job);
 }
 
@@ -349,7 +325,7 @@ static void run_direction(void *context, int64_t d, int thread) {
     Memory memory = memory_of(state, (float *)job.run->shared + d * places[PARTS]);
     job.memory = &memory;
     job.direction = d;
-    if (!state->is_packed) pack(state, d);
+    if (!state->is_packed) ISA(pack_weights)(state, d);
     const int64_t size = state->batch * state->hidden, row = state->gates * state->wide;
     const int64_t block = block_steps(state);
     take_rows(state, memory.h, state->h ? state->h + d * size : NULL);
@@ -378,5 +354,6 @@ static Failure run_recurrent(const void *argument, const Run *run) {
 
 const Kernel ISA(RECURRENT)[] = {
     {"Recurrent_f32", prepare, run_recurrent, release},
+    {"Recurrent_i8", prepare_bytes, run_recurrent, release},
     {NULL, NULL, NULL, NULL},
 };

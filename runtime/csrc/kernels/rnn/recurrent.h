@@ -11,6 +11,8 @@ typedef struct {
     double parameters[MAX_PARAMETERS];
 } Function;
 
+typedef struct ByteWeights ByteWeights;  // see recurrent_bytes.h
+
 typedef struct {
     int gates;
     bool reset_late;  // a GRU's reset gate applies to the product with the state
@@ -30,6 +32,7 @@ typedef struct {
     float *y, *last_h, *last_c;
     float *kept_states, *kept_gates;  // for the gradient; or NULL
     float *packed_w, *packed_r;  // of all directions
+    ByteWeights *bytes;  // W and R; NULL: they are floats
     float *bias_sums;  // what is added to the products of the input
     float *late_bias;  // [directions][wide]: to the product that a late reset gate applies to
     int64_t packed_w_size, packed_r_size;  // floats of a direction
@@ -40,7 +43,7 @@ typedef struct {
     float *shares;  // [some steps][batch][gates * wide]
     float *products;  // [batch][gates * wide]
     float *h, *next, *c, *reset, *spare;  // [batch][wide]
-    float *panels;  // of the state, or of the reset state
+    float *panels;  // of the state, or of the reset state; or its bytes
     float *input;  // the same of some steps of the input
 } Memory;
 
@@ -69,6 +72,13 @@ static inline int64_t column_of(const State *state, int gate, int64_t unit) {
     group_of(state, gate, &first, &end);
     return first * state->wide + unit * (end - first) + (gate - first) * PANEL_COLUMNS;
 }
+
+// Memory of the weights; they are packed if they do not change.  False if memory is exhausted.
+bool ISA(take_weights)(State *state);
+void ISA(release_weights)(State *state);
+
+// Packs the weights of a direction.
+void ISA(pack_weights)(const State *state, int64_t d);
 
 // The state, for products with it: what is packed of it is the same for all columns.
 void ISA(pack_state)(const State *state, const float *h, float *panels);

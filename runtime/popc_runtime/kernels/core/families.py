@@ -312,6 +312,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "LSTM",
         "RNN",
     ),
+    "rnn_bytes": ("DynamicQuantizeLSTM",),
     "rnn_grad": (
         "GRUGrad",
         "LSTMGrad",

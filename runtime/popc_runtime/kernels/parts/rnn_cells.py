@@ -7,7 +7,7 @@ Equations: ONNX RNN-14, LSTM-14, GRU-14.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -38,6 +38,7 @@ class CellParts:
         attention: GRU: what the update gate is multiplied by in this step, [n, B, 1], or ``None``.
         linear_before_reset, input_forget: ONNX attributes.
         scratch: Where buffers are taken from.
+        rounded: What is multiplied with R in place of a state, if it is not the state.
     """
 
     states: Sequence[Array]
@@ -52,6 +53,7 @@ class CellParts:
     linear_before_reset: bool
     input_forget: bool
     scratch: Scratch
+    rounded: Callable[[Array], Array] | None = None
 
     def buffer(self) -> Array:
         """Uninitialised memory like one gate: [n, B, H]."""
@@ -65,6 +67,18 @@ class CellParts:
 
     def product(self, state: Array, first: int, out: Array) -> Call:
         """Multiply ``state`` with R of the gates from ``first`` on, as many as ``out`` has."""
+        if self.rounded is None:
+            return self._product(state, first, out)
+        rounded, round_rows = self.buffer(), self.rounded
+        multiply = self._product(rounded, first, out)
+
+        def multiply_rounded() -> None:
+            np.copyto(rounded, round_rows(state))
+            multiply()
+
+        return multiply_rounded
+
+    def _product(self, state: Array, first: int, out: Array) -> Call:
         weights = self.recurrent[:, first : first + len(out)]
         if state.size == state.shape[2] and out.flags.c_contiguous:
             matrix = weights[0].swapaxes(1, 2).reshape(-1, state.size)

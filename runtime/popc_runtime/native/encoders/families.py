@@ -266,6 +266,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "ResizeGrad",
     ),
     "rnn": (
+        "DynamicQuantizeLSTM",
         "GRU",
         "LSTM",
         "RNN",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from popc_runtime.format.dtypes import DType
+from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.parts.rnn_operands import (
     ATTENTION,
@@ -14,6 +15,10 @@ from popc_runtime.kernels.parts.rnn_operands import (
     INITIAL_H,
     LENGTHS,
     PEEPHOLES,
+    R_SCALE,
+    R_ZERO,
+    W_SCALE,
+    W_ZERO,
     R,
     W,
     X,
@@ -30,6 +35,7 @@ _USUAL: Final = {"GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")
 _FUNCTIONS: Final = {"GRU": 2, "LSTM": 3, "RNN": 1}
 _MOST: Final = 3  # functions of a kernel's direction
 _STATES: Final = {"GRU": 1, "LSTM": 2, "RNN": 1}
+_BYTES: Final = (W, R, W_ZERO, R_ZERO)  # operands that may be bytes
 # The maps that are the functions, and which of alpha and beta they take.
 _MAPS: Final = {
     "elu": ("Elu_f32", 1),
@@ -76,6 +82,26 @@ def _layer(opcode: str, binding: NativeBinding, numbers: Mapping[str, int]) -> R
     return Record("Recurrent_f32", tuple(words), views, before=before, after=after)
 
 
+def _layer_of_bytes(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
+    """The same of an LSTM with weights of bytes, which have to be final, and so has all of them."""
+    stored = (W, R, BIAS, W_SCALE, W_ZERO, R_SCALE, R_ZERO)
+    for index in stored:
+        view = binding.optional(index)
+        if view is not None and not (binding.is_constant(index) and view.is_contiguous):
+            return None
+    record = _layer("LSTM", binding, numbers)
+    if record is None:
+        return None
+    more = [binding.optional(index) for index in stored[3:]]
+    words = [word for view in more for word in tensor_words(view, constant=True)]
+    return replace(
+        record,
+        kernel="Recurrent_i8",
+        words=(*record.words, *words),
+        keeps_alive=(*record.keeps_alive, *(view for view in more if view is not None)),
+    )
+
+
 def _operands(opcode: str, binding: NativeBinding) -> list[View | None]:
     """X, W, R, bias, h, c, peepholes, attention, lengths."""
     of_lstm = (INITIAL_C, PEEPHOLES) if opcode == "LSTM" else (len(binding.inputs),) * 2
@@ -107,18 +133,21 @@ def _contiguous(
 
 def _is_plain(binding: NativeBinding) -> bool:
     types = [
-        dtype for dtype in (*binding.input_dtypes, *binding.output_dtypes) if dtype is not None
+        *(dtype for index, dtype in enumerate(binding.input_dtypes) if not _is_whole(dtype, index)),
+        *binding.output_dtypes,
     ]
     lengths = binding.optional(LENGTHS)
-    others = types.copy()
-    if lengths is not None:
-        others.remove(lengths.dtype)
     return (
-        all(dtype is DType.FLOAT32 for dtype in others)
+        all(dtype in (None, DType.FLOAT32) for dtype in types)
         and (lengths is None or lengths.dtype is DType.INT32)
         and binding.input(X).size > 0
         and binding.input(R).size > 0
     )
+
+
+def _is_whole(dtype: DType | None, index: int) -> bool:
+    """True for lengths, and for weights that are bytes."""
+    return index == LENGTHS or (dtype is DType.INT8 and index in _BYTES)
 
 
 def _functions(
@@ -153,4 +182,7 @@ def _is_usual(opcode: str, binding: NativeBinding) -> bool:
     )
 
 
-ENCODERS: Final[dict[str, Encoder]] = {name: partial(_layer, name) for name in _GATES}
+ENCODERS: Final[dict[str, Encoder]] = {
+    "DynamicQuantizeLSTM": _layer_of_bytes,
+    **{name: partial(_layer, name) for name in _GATES},
+}
