@@ -1,4 +1,4 @@
-// Steps of recurrent layers with any functions; what the gradient needs is kept.
+// Steps of recurrent layers with any functions.
 #include <string.h>
 
 #include "recurrent.h"

@@ -14,65 +14,128 @@ typedef struct {
 // Gate number `gate` of a panel of units is here, behind those of the first.
 INLINE const float *gate_of(const float *first, int gate) { return first + gate * PANEL_COLUMNS; }
 
-INLINE void lstm_units(const float *s, const float *p, float *c, float *h) {
+// What the gradient needs of a panel of units: as many of these as there are kept gates.
+typedef float Kept[5][PANEL_COLUMNS];
+
+// `before` is the cell state; `keeps` is constant.
+INLINE void lstm_units(
+    const float *s, const float *p, const float *before, float *c, float *h, Kept kept,
+    const bool keeps) {
     const float *so = gate_of(s, 1), *sf = gate_of(s, 2), *sg = gate_of(s, 3);
     const float *po = gate_of(p, 1), *pf = gate_of(p, 2), *pg = gate_of(p, 3);
     INDEPENDENT_FOR (int j = 0; j < PANEL_COLUMNS; j++) {
         const float input = fast_sigmoid(s[j] + p[j]), output = fast_sigmoid(so[j] + po[j]);
-        const float forget = fast_sigmoid(sf[j] + pf[j]);
-        const float cell = forget * c[j] + input * fast_tanh(sg[j] + pg[j]);
+        const float forget = fast_sigmoid(sf[j] + pf[j]), wanted = fast_tanh(sg[j] + pg[j]);
+        const float cell = forget * before[j] + input * wanted, shown = fast_tanh(cell);
         c[j] = cell;
-        h[j] = output * fast_tanh(cell);
+        h[j] = output * shown;
+        if (keeps) {
+            kept[0][j] = input;
+            kept[1][j] = output;
+            kept[2][j] = forget;
+            kept[3][j] = wanted;
+            kept[4][j] = shown;
+        }
     }
 }
 
 // `bias` is added to the products of candidates, before they are reset.
 INLINE void late_gru_units(
-    const float *s, const float *p, const float *bias, const float *before, float *h) {
+    const float *s, const float *p, const float *bias, const float *before, float *h, Kept kept) {
     const float *sr = gate_of(s, 1), *sc = gate_of(s, 2), *pr = gate_of(p, 1), *pc = gate_of(p, 2);
     INDEPENDENT_FOR (int j = 0; j < PANEL_COLUMNS; j++) {
         const float update = fast_sigmoid(s[j] + p[j]), reset = fast_sigmoid(sr[j] + pr[j]);
-        const float candidate = fast_tanh(sc[j] + (pc[j] + bias[j]) * reset);
+        const float product = pc[j] + bias[j], candidate = fast_tanh(sc[j] + product * reset);
         h[j] = candidate + update * (before[j] - candidate);
+        kept[0][j] = update;
+        kept[1][j] = reset;
+        kept[2][j] = product;
+        kept[3][j] = candidate;
     }
 }
 
-INLINE void reset_units(const float *s, const float *p, const float *before, float *reset) {
+INLINE void reset_units(
+    const float *s, const float *p, const float *before, float *reset, Kept kept) {
     const float *sr = gate_of(s, 1), *pr = gate_of(p, 1);
-    INDEPENDENT_FOR (int j = 0; j < PANEL_COLUMNS; j++)
-        reset[j] = fast_sigmoid(sr[j] + pr[j]) * before[j];
+    INDEPENDENT_FOR (int j = 0; j < PANEL_COLUMNS; j++) {
+        const float gate = fast_sigmoid(sr[j] + pr[j]);
+        reset[j] = gate * before[j];
+        kept[1][j] = gate;
+    }
 }
 
 INLINE void early_gru_units(
-    const float *s, const float *p, const float *sc, const float *pc, const float *before,
-    float *h) {
+    const float *s, const float *p, const float *sc, const float *pc, const float *before, float *h,
+    Kept kept) {
     INDEPENDENT_FOR (int j = 0; j < PANEL_COLUMNS; j++) {
         const float update = fast_sigmoid(s[j] + p[j]);
         const float candidate = fast_tanh(sc[j] + pc[j]);
         h[j] = candidate + update * (before[j] - candidate);
+        kept[0][j] = update;
+        kept[2][j] = candidate;
     }
 }
 
-// A panel of units, from `unit` on, of row `b`.
-static void make_units(const Job *job, int64_t b, int64_t unit) {
+// A gate of units of row `b`.
+static void keep_gate(const Step *now, int64_t b, int64_t unit, const Kept kept, int gate) {
+    const State *state = now->state;
+    const int64_t place = (gate * state->directions + now->direction) * state->steps + now->time;
+    float *to = state->kept_gates + (place * state->batch + b) * state->hidden + unit;
+    copy_floats(to, kept[gate], lesser(state->hidden - unit, PANEL_COLUMNS));
+}
+
+static void lstm_panel(
+    const Step *now, int64_t b, int64_t unit, const float *s, const float *p, float *c, float *h) {
+    Kept kept;
+    const float *before = now->memory->c + b * now->state->wide + unit;
+    if (!now->state->kept_gates) {
+        lstm_units(s, p, before, c, h, kept, false);
+        return;
+    }
+    lstm_units(s, p, before, c, h, kept, true);
+    for (int gate = 0; gate < 5; gate++) keep_gate(now, b, unit, kept, gate);
+}
+
+static void gru_panel(
+    const Job *job, int64_t b, int64_t unit, const float *s, const float *p, float *h) {
     static const float nothing[PANEL_COLUMNS] = {0};
+    const Step *now = job->now;
+    const State *state = now->state;
+    const int64_t cell = b * state->wide + unit;
+    const float *before = now->memory->h + cell;
+    const float *late = now->late_bias ? now->late_bias + unit : nothing;
+    const int64_t candidates = column_of(state, 2, unit) - column_of(state, 0, unit);
+    Kept kept;
+    if (state->reset_late)
+        late_gru_units(s, p, late, before, h, kept);
+    else if (job->candidates)
+        early_gru_units(s, p, s + candidates, p + candidates, before, h, kept);
+    else
+        reset_units(s, p, before, now->memory->reset + cell, kept);
+    const bool all = state->reset_late, half = job->candidates;
+    for (int gate = 0; state->kept_gates && gate < 3 + all; gate++)
+        if (all || half == (gate != 1)) keep_gate(now, b, unit, kept, gate);
+}
+
+// A panel of units, from `unit` on, of row `b`.  Of a sequence that has ended gates are kept, and the
+// state stays.
+static void make_units(const Job *job, int64_t b, int64_t unit) {
     const Step *now = job->now;
     const State *state = now->state;
     const Memory *memory = now->memory;
     const int64_t cell = b * state->wide + unit, row = b * state->gates * state->wide;
-    const float *s = now->shares + row, *p = memory->products + row, *before = memory->h + cell;
-    const int64_t at = column_of(state, 0, unit), last = column_of(state, state->gates - 1, unit);
-    float *h = memory->next + cell;
-    if (is_over(state, b, now->time))
-        memcpy(h, before, PANEL_COLUMNS * sizeof(float));
-    else if (state->gates == LSTM)
-        lstm_units(s + at, p + at, memory->c + cell, h);
-    else if (state->reset_late)
-        late_gru_units(s + at, p + at, now->late_bias ? now->late_bias + unit : nothing, before, h);
-    else if (job->candidates)
-        early_gru_units(s + at, p + at, s + last, p + last, before, h);
+    const int64_t at = row + column_of(state, 0, unit);
+    float *h = memory->next + cell, *c = memory->c + cell, spare[2][PANEL_COLUMNS];
+    if (is_over(state, b, now->time)) {
+        memcpy(h, memory->h + cell, PANEL_COLUMNS * sizeof(float));
+        if (!state->kept_gates) return;
+        h = spare[0];
+        c = spare[1];
+    }
+    if (state->gates == LSTM)
+        lstm_panel(now, b, unit, now->shares + at, memory->products + at, c, h);
     else
-        reset_units(s + at, p + at, before, memory->reset + cell);
+        gru_panel(job, b, unit, now->shares + at, memory->products + at, h);
 }
 
 static void some_units(void *context, int64_t chunk, int thread) {

@@ -169,13 +169,11 @@ def _functions(
 
 
 def _is_usual(opcode: str, binding: NativeBinding) -> bool:
-    """True if the layer has the standard's functions, and nothing beyond states and bias."""
+    """True if the layer has the standard's functions, and no operands beyond states and bias."""
     directions = 2 if binding.text("direction", "forward") == "bidirectional" else 1
-    beyond = [binding.optional(PEEPHOLES if opcode == "LSTM" else ATTENTION)]
-    for_gradient = binding.outputs[1 + _STATES[opcode] :]
     return (
         opcode in _USUAL
-        and all(view is None for view in (*beyond, *for_gradient))
+        and binding.optional(PEEPHOLES if opcode == "LSTM" else ATTENTION) is None
         and binding.attributes["activations"] == _USUAL[opcode] * directions
         and binding.number("clip", 0.0) == 0
         and not binding.integer("input_forget", 0)
