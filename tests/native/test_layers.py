@@ -137,7 +137,25 @@ def test_rows_steps_and_units_in_blocks(
     inputs[4] = np.arange(batch, dtype=np.int32) % (steps + 1)
     usual = inputs[: 6 + (opcode == "LSTM")]
     for given in (usual, [*usual[:4], None, *usual[5:]]):
-        _check(library, opcode, given, outputs[:2], attributes, (1, 2, 3))
+        for wanted in (outputs[:2], outputs):
+            _check(library, opcode, given, wanted, attributes, (1, 2, 3))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("opcode", _GATES)
+@pytest.mark.parametrize("batch", [1, 2, 3, 5])
+def test_weights_that_are_halves(library: Library, opcode: str, batch: int, late: int) -> None:
+    """A few rows read them as such, which changes nothing."""
+    functions = {"GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh"), "RNN": ("elu",)}
+    sizes = (4, batch, 5, 100)
+    inputs, outputs, attributes = _layer(
+        opcode, "bidirectional", functions[opcode], sizes, linear_before_reset=late
+    )
+    r = inputs[2]
+    assert r is not None
+    inputs[2] = r.astype(np.float16).astype(np.float32)
+    for given, wanted in ((inputs, outputs), (inputs[:4], outputs[:1])):
+        _check(library, opcode, given, wanted, attributes, (1, 2, 3))
 
 
 @pytest.mark.parametrize("opcode", _GATES)

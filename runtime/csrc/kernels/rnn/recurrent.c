@@ -1,6 +1,7 @@
 // RNN, LSTM and GRU.
 //
 // Gates have the order of ONNX: input, output, forget, cell; or update, reset, hidden.
+#include "../matmul/half_panels.h"
 #include "recurrent_bytes.h"
 
 #include <stdlib.h>
@@ -8,8 +9,11 @@
 
 enum {
     BLOCK_ROWS = 96,  // of the input, about, that are multiplied at once: 16 tiles with AVX2
-    // Products of a step that are worth a thread: some microseconds, where handing them out takes 0.6.
+    // Products of a step that are worth two threads: 2.6 microseconds, where handing them out takes 0.6.
     STEP_WORK = 1 << 17,
+    // Rows that take as long as one, which waits for weights; products of bytes that take as long as one.
+    WAITING_ROWS = 2,
+    BYTE_PRODUCTS = 4,
 };
 
 static void release(void *argument) {
@@ -120,9 +124,10 @@ static bool divide(State *state) {
     const int64_t sizes[] = {size_of(rows, columns, 1), size_of(rows, state->width, 1)};
     for (int i = 0; i < 2; i++)
         if (sizes[i] < 0 || sizes[i] > MOST_BYTES) return false;
-    const int64_t work = size_of(state->batch, columns, state->hidden);
-    const bool several = state->directions == 1 && state->usual && work > STEP_WORK;
-    const int64_t parts = several ? work / STEP_WORK : 1;
+    const int64_t busy = state->batch < WAITING_ROWS ? WAITING_ROWS : state->batch;
+    const int64_t work = size_of(busy, columns, state->hidden) / (state->bytes ? BYTE_PRODUCTS : 1);
+    const bool several = state->directions == 1 && state->usual && work >= STEP_WORK;
+    const int64_t parts = !several ? 1 : work < 2 * STEP_WORK ? 2 : work / STEP_WORK;
     state->chunk = padded(ceil_div(state->wide, parts), PANEL_COLUMNS);
     state->chunks = ceil_div(state->wide, state->chunk);
     return true;
@@ -193,6 +198,7 @@ static Memory memory_of(const State *state, float *at) {
 // Rows at the end that are multiplied where they lie.
 static int64_t unpacked_rows(const State *state) {
     const int64_t left = state->batch % TILE_ROWS;
+    if (state->halves) return state->batch == 1;
     return left <= FEW_ROWS ? left : 0;
 }
 
@@ -204,18 +210,33 @@ void ISA(pack_state)(const State *state, const float *h, float *panels) {
         ISA(pack_panels)(panels, h, state->wide, 1, rows, state->hidden, TILE_ROWS);
 }
 
+// Few rows by weights that are halves.
+static void multiply_halves(const Step *now, const float *h, int64_t first, int64_t end) {
+    const State *state = now->state;
+    const bool one = state->batch == 1;
+    const uint16_t *r = state->halves + now->direction * state->packed_r_size;
+    const Place out = {now->memory->products + first, state->gates * state->wide, 0, 0};
+    ISA(multiply_half_panels)(
+        one ? h : now->memory->panels, one ? 1 : TILE_ROWS, r + first * state->hidden, false,
+        state->hidden, out, (int)state->batch, end - first, NULL);
+}
+
 void ISA(multiply_state)(const Step *now, const float *h, int64_t first, int64_t end) {
     const State *state = now->state;
     const int64_t k = state->hidden, wide = state->wide, row = state->gates * wide;
-    const int64_t left = unpacked_rows(state), packed = state->batch - left;
-    const float *r = now->r + first * k;
     float *products = now->memory->products + first;
+    if (state->halves) {
+        multiply_halves(now, h, first, end);
+        return;
+    }
     if (state->bytes) {
         ISA(multiply_bytes)(
             &state->bytes[1], now->direction, now->memory->panels, state->batch, first, end, NULL,
             products, row);
         return;
     }
+    const int64_t left = unpacked_rows(state), packed = state->batch - left;
+    const float *r = now->r + first * k;
     const Place above = {products, row, 0, 0}, below = {products + packed * row, row, 0, 0};
     if (packed) ISA(multiply_panels)(now->memory->panels, r, k, above, packed, end - first, NULL);
     if (left == 1)
@@ -300,7 +321,7 @@ static void write_step(const State *state, const Memory *memory, float *y, int64
 static void run_step(const Job *job, Memory *memory, int64_t step, const float *shares) {
     const State *state = job->state;
     const int64_t d = job->direction, size = state->batch * state->hidden;
-    const float *r = state->packed_r + d * state->packed_r_size;
+    const float *r = state->halves ? NULL : state->packed_r + d * state->packed_r_size;
     const float *late = state->bias && state->reset_late ? state->late_bias + d * state->wide
                                                          : NULL;
     const Step now = {state, memory, r, shares, late, step, d};

@@ -4,6 +4,9 @@
 
 #include "../matmul/gemm.h"
 
+// Rows that halves are kept for: more take longer to multiply than weights to read.
+enum { HALVES_UP_TO = 3 };
+
 enum { RNN = 1, GRU = 3, LSTM = 4 };  // numbers of gates
 
 typedef struct {
@@ -32,6 +35,7 @@ typedef struct {
     float *y, *last_h, *last_c;
     float *kept_states, *kept_gates;  // for the gradient; or NULL
     float *packed_w, *packed_r;  // of all directions
+    uint16_t *halves;  // what `packed_r` holds, in float16; NULL: it is needed as it is
     ByteWeights *bytes;  // W and R; NULL: they are floats
     float *bias_sums;  // what is added to the products of the input
     float *late_bias;  // [directions][wide]: to the product that a late reset gate applies to

@@ -2,14 +2,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../matmul/half_panels.h"
 #include "recurrent_bytes.h"
+
+// Floats of R that stay in the first cache from step to step.
+enum { NEAR = 1 << 13 };
 
 void ISA(release_weights)(State *state) {
     free(state->packed_w);
     free(state->packed_r);
+    free(state->halves);
     free(state->bias_sums);
     free(state->late_bias);
     ISA(release_byte_weights)(state);
+}
+
+// Few rows wait for weights: those that float16 holds exactly are kept so, half the memory to read.
+static void keep_halves(State *state) {
+    const int64_t size = state->directions * state->packed_r_size;
+    if (!state->is_packed || state->bytes || state->batch > HALVES_UP_TO) return;
+    if (state->packed_r_size <= NEAR) return;
+    uint16_t *halves = aligned_alloc(64, (size_t)padded(size * (int64_t)sizeof(uint16_t), 64));
+    bool exact = halves != NULL;
+    for (int64_t i = 0; exact && i < size; i++) {
+        const _Float16 half = (_Float16)state->packed_r[i];
+        memcpy(halves + i, &half, sizeof(half));
+        exact = (float)half == state->packed_r[i];
+    }
+    if (!exact) {
+        free(halves);
+        return;
+    }
+    state->halves = halves;
+    free(state->packed_r);
+    state->packed_r = NULL;
 }
 
 bool ISA(take_weights)(State *state) {
@@ -25,6 +51,7 @@ bool ISA(take_weights)(State *state) {
     if (!state->packed_w || !state->packed_r || !state->bias_sums || !state->late_bias)
         return false;
     for (int64_t d = 0; state->is_packed && d < state->directions; d++) ISA(pack_weights)(state, d);
+    keep_halves(state);
     return !state->bytes || ISA(pack_byte_weights)(state);
 }
 
