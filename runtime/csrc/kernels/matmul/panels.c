@@ -2,12 +2,23 @@
 #include "gemm.h"
 #include "../support/squares.h"
 
+enum { PANELS_AT_ONCE = 4 };
+
 typedef float LooseTwo __attribute__((vector_size(8), aligned(4), may_alias));
 
 // Neighbours in a line of a panel that are neighbours in the matrix.
 INLINE void copy_lines(float *to, const float *from, int64_t column, int64_t k, const int width) {
     for (int64_t p = 0; p < k; p++, to += width, from += column)
         __builtin_memcpy(to, from, (size_t)width * sizeof(float));
+}
+
+// The same of several panels: long lines of the matrix are read once, where a panel alone would read a
+// part of each, far from the one before.
+INLINE void copy_panels(float *to, const float *from, int64_t column, int64_t k, const int width) {
+    for (int64_t p = 0; p < k; p++, to += width, from += column)
+        UNROLLED_FOR (int panel = 0; panel < PANELS_AT_ONCE; panel++)
+            __builtin_memcpy(
+                to + panel * k * width, from + panel * width, (size_t)width * sizeof(float));
 }
 
 // Four lines of a panel from four rows, or, if `two`, from two.
@@ -106,7 +117,12 @@ INLINE void pack_some(
 INLINE void pack_all(
     float *to, const float *from, int64_t row, int64_t column, int64_t rows, int64_t k,
     const int width) {
-    for (int64_t first = 0; first < rows; first += width, to += k * width) {
+    int64_t first = 0;
+    for (; row == 1 && first + PANELS_AT_ONCE * width <= rows; first += PANELS_AT_ONCE * width) {
+        copy_panels(to, from + first, column, k, width);
+        to += PANELS_AT_ONCE * k * width;
+    }
+    for (; first < rows; first += width, to += k * width) {
         const float *panel = from + first * row;
         const int count = rows - first < width ? (int)(rows - first) : width;
         if (count < width || (row != 1 && column != 1))
