@@ -49,11 +49,12 @@ def _check(
     *,
     tolerance: float = 1e-5,
     types: Sequence[DType] | None = None,
+    shape: tuple[int, ...] | None = None,
 ) -> Array:
     """The native result: close to numpy's, and the same for any number of threads."""
     x = inputs[0]
     assert x is not None
-    out = np.empty(x.shape, x.dtype)
+    out = np.empty(x.shape if shape is None else shape, x.dtype)
     expected = numpy_results(opcode, inputs, [out], attributes, dtypes=types)[0]
     (got,) = steady_results(library, opcode, inputs, [out], attributes, dtypes=types)
     one, other = got, expected
@@ -138,6 +139,23 @@ def test_softmax_of_special_values(library: Library) -> None:
     x = _numbers(2, 4, 9)
     x[0, 1, 2], x[0, :, 3], x[1, 2, 4], x[1, 0, 5] = np.nan, -np.inf, np.inf, -np.inf
     for opcode in ("Softmax", "LogSoftmax"):
+        for axis in (1, 2):
+            _check(library, opcode, [x], {"axis": axis})
+
+
+@np.errstate(all="ignore")
+@pytest.mark.parametrize("opcode", ["Softmax", "LogSoftmax", "ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize("length", [1, 5, 16, 31, 67, 128])
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+def test_rows_with_one_special_value(
+    library: Library, opcode: str, length: int, special: float
+) -> None:
+    x = np.repeat(_numbers(1, length), length + 2, axis=0)
+    np.fill_diagonal(x, special)
+    x[-1] = special
+    if opcode.startswith("Reduce"):
+        _check(library, opcode, [x], {"axes": (1,), "keepdims": 1}, shape=(len(x), 1))
+    else:
         _check(library, opcode, [x], {"axis": 1})
 
 

@@ -351,25 +351,6 @@ def test_dequantize(library: Library, dtype: str) -> None:
             np.testing.assert_array_equal(result[0], expected[0])
 
 
-@pytest.mark.parametrize("variant", variants())
-@pytest.mark.parametrize("size", [1, 7, 40000])
-def test_dynamic_quantize(variant: str, size: int) -> None:
-    library = find_library(variant)
-    assert library is not None
-    x = np.random.default_rng(size).normal(size=size).astype(np.float32)
-    outputs: list[Array] = [np.empty(size, np.uint8)]
-    outputs += [np.empty((), np.float32), np.empty((), np.uint8)]
-    for item in (x, np.abs(x) + 1, -np.abs(x) - 1, 0 * x, x * np.float32(1e-38)):
-        expected = numpy_results("DynamicQuantizeLinear", [item], outputs, {})
-        for threads in (1, 2):
-            results = native_results(
-                library, "DynamicQuantizeLinear", [item], outputs, {}, threads=threads
-            )
-            assert results is not None
-            for result, other in zip(results, expected, strict=True):
-                np.testing.assert_array_equal(result, other)
-
-
 @pytest.mark.parametrize("dtype", _TYPES)
 @pytest.mark.parametrize("source", ["int32", "float32"])
 def test_requantize(library: Library, dtype: str, source: str) -> None:

@@ -4,16 +4,7 @@
 #define POPC_BYTE_EPILOGUE_H
 
 #include "../elementwise/maps.h"
-#include "products_i8.h"
-
-// Rounds floats to multiples of a scale: round(clip(x / scale, low, high)) + zero,
-// where x may be multiplied before.
-typedef struct {
-    float scale;  // 0: there is none
-    float inverse;  // 0: quotients are divisions
-    float low, high, zero;
-    float factor;  // of what is rounded; 1 for none
-} Quantizer;
+#include "byte_steps.h"
 
 // What rounds scaled sums, if nothing comes between: none, or one that is too coarse or too fine.
 typedef enum { NO_ROUNDING, MULTIPLES, BYTES } FirstRounding;

@@ -30,38 +30,39 @@ INLINE float reduce_row(
     return total;
 }
 
-INLINE Floats vector_plus(Floats total, Floats v) { return total + v; }
 INLINE Floats vector_plus_square(Floats total, Floats v) { return total + v * v; }
 INLINE float plus(float total, float v) { return total + v; }
 INLINE float plus_square(float total, float v) { return total + v * v; }
 
-// A NaN stays: it is not less than anything, and once in `total` nothing is larger than it.
+// A NaN stays.
 INLINE Floats vector_larger(Floats total, Floats v) {
-    return select_of((v > total) | (v != v), v, total);
+    return select_of(total != total, total, all_at_least(total, v));
 }
 INLINE Floats vector_smaller(Floats total, Floats v) {
-    return select_of((v < total) | (v != v), v, total);
+    return select_of(total != total, total, all_at_most(total, v));
 }
 INLINE float larger(float total, float v) { return v > total || v != v ? v : total; }
 INLINE float smaller(float total, float v) { return v < total || v != v ? v : total; }
 
-INLINE float reduce_lanes(Floats values, const float start, const NumberStep add_one) {
-    float parts[LANES], total = start;
-    store(parts, values);
-    for (int lane = 0; lane < LANES; lane++) total = add_one(total, parts[lane]);
-    return total;
-}
-INLINE float largest_lane(Floats values) { return reduce_lanes(values, -INFINITY, larger); }
-INLINE float smallest_lane(Floats values) { return reduce_lanes(values, INFINITY, smaller); }
+// Any number of what a NaN is among.
+INLINE Floats vector_peak(Floats total, Floats v) { return all_at_least(total, v); }
+INLINE float peak(float total, float v) { return v > total ? v : total; }
+
+INLINE float highest_lane(Floats values) { return OVER_LANES(values, vector_peak); }
+INLINE float largest_lane(Floats values) { return OVER_LANES(values, vector_larger); }
+INLINE float smallest_lane(Floats values) { return OVER_LANES(values, vector_smaller); }
 
 static inline float sum(const float *x, int64_t n) {
-    return reduce_row(x, n, 0.0f, vector_plus, vector_plus, sum_of, plus);
+    return reduce_row(x, n, 0.0f, plus_of, plus_of, sum_of, plus);
 }
 static inline float sum_of_squares(const float *x, int64_t n) {
-    return reduce_row(x, n, 0.0f, vector_plus_square, vector_plus, sum_of, plus_square);
+    return reduce_row(x, n, 0.0f, vector_plus_square, plus_of, sum_of, plus_square);
 }
 static inline float largest(const float *x, int64_t n) {
     return reduce_row(x, n, -INFINITY, vector_larger, vector_larger, largest_lane, larger);
+}
+static inline float peak_of(const float *x, int64_t n) {
+    return reduce_row(x, n, -INFINITY, vector_peak, vector_peak, highest_lane, peak);
 }
 static inline float smallest(const float *x, int64_t n) {
     return reduce_row(x, n, INFINITY, vector_smaller, vector_smaller, smallest_lane, smaller);
@@ -80,6 +81,10 @@ static inline float centred_squares(const float *x, int64_t n, float mean) {
                 const Floats centred = load(x + i + k * LANES) - mean;
                 sums[k] += centred * centred;
             }
+        for (; i + LANES <= begin + count; i += LANES) {
+            const Floats centred = load(x + i) - mean;
+            sums[0] += centred * centred;
+        }
         for (; i < begin + count; i++) rest += (x[i] - mean) * (x[i] - mean);
         total += sum_of(sums[0] + sums[1]) + rest;
     }

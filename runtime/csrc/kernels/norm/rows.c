@@ -7,6 +7,7 @@
 #include "../support/math.h"
 #include "row_sums.h"
 #include "../support/sizes.h"
+#include "../support/vector_exp.h"
 
 typedef struct {
     int64_t rows, length, inner;
@@ -95,13 +96,33 @@ static void for_rows(const Rows *rows, const Run *run, RowFn work) {
 
 // -- softmax --------------------------------------------------------------------------------------
 
+// The sum of e**(x - peak) over a row, with its terms in `y` unless that is NULL.  What is undefined
+// makes it undefined, whatever the peak is then.
+static float sum_of_powers(const float *x, float *y, int64_t n, float peak) {
+    Floats total = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const Floats power = exp_of_below(load(x + i) - peak);
+        if (y) store(y + i, power);
+        total += power;
+    }
+    if (i < n) {
+        float line[LANES];  // of which what is missing has the power 0
+        store(line, all_of(-INFINITY));
+        memcpy(line, x + i, (size_t)(n - i) * sizeof(float));
+        const Floats power = exp_of_below(load(line) - peak);
+        store(line, power);
+        if (y) memcpy(y + i, line, (size_t)(n - i) * sizeof(float));
+        total += power;
+    }
+    return sum_of(total);
+}
+
 static void softmax_row(const Rows *rows, int64_t row) {
     const int64_t n = rows->length;
     const float *x = rows->x + row * n;
     float *y = rows->y + row * n;
-    const float peak = largest(x, n);
-    INDEPENDENT_FOR (int64_t i = 0; i < n; i++) y[i] = fast_exp(x[i] - peak);
-    const float factor = 1.0f / sum(y, n);
+    const float factor = 1.0f / sum_of_powers(x, y, n, peak_of(x, n));
     for (int64_t i = 0; i < n; i++) y[i] *= factor;
 }
 
@@ -109,14 +130,7 @@ static void log_softmax_row(const Rows *rows, int64_t row) {
     const int64_t n = rows->length;
     const float *x = rows->x + row * n;
     float *y = rows->y + row * n;
-    const float peak = largest(x, n);
-    float block[256], total = 0;
-    for (int64_t begin = 0; begin < n; begin += 256) {
-        const int64_t count = n - begin < 256 ? n - begin : 256;
-        for (int64_t i = 0; i < count; i++) block[i] = fast_exp(x[begin + i] - peak);
-        total += sum(block, count);
-    }
-    const float shift = logf(total);
+    const float peak = peak_of(x, n), shift = logf(sum_of_powers(x, NULL, n, peak));
     for (int64_t i = 0; i < n; i++) y[i] = (x[i] - peak) - shift;
 }
 
@@ -161,7 +175,7 @@ static void softmax_columns(const Rows *rows, int64_t row) {
     column_peaks(x, stride, n, peaks, count);
     for (int64_t i = 0; i < n; i++)
         INDEPENDENT_FOR (int64_t j = 0; j < count; j++) {
-            const float value = fast_exp(x[i * stride + j] - peaks[j]);
+            const float value = exp_below(x[i * stride + j] - peaks[j]);
             y[i * stride + j] = value;
             totals[j] += value;
         }
@@ -177,7 +191,7 @@ static void log_softmax_columns(const Rows *rows, int64_t row) {
     float *y = columns.y, peaks[COLUMN_BLOCK], totals[COLUMN_BLOCK] = {0};
     column_peaks(x, stride, n, peaks, count);
     for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < count; j++) totals[j] += fast_exp(x[i * stride + j] - peaks[j]);
+        for (int64_t j = 0; j < count; j++) totals[j] += exp_below(x[i * stride + j] - peaks[j]);
     for (int64_t j = 0; j < count; j++) totals[j] = logf(totals[j]);
     for (int64_t i = 0; i < n; i++)
         INDEPENDENT_FOR (int64_t j = 0; j < count; j++)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "../../kernel.h"
-#include "../support/simd.h"
+#include "../integer/byte_steps.h"
 #include "../support/sizes.h"
 
 enum { CHUNK = 1 << 14 };  // elements: see sizes.h
@@ -21,7 +21,7 @@ typedef struct { float least, most; } Range;
 typedef struct {
     const State *state;
     Range *ranges;
-    float scale, zero;
+    Quantizer by;
 } Job;
 
 static void *prepare(Params *params, Needs *needs) {
@@ -53,15 +53,32 @@ static Part part_of(const State *state, int64_t chunk) {
     return (Part){state->x + first, state->y + first, lesser(state->count - first, CHUNK)};
 }
 
-// What is undefined goes into the range.
+// What is undefined goes into the range: maxima and minima drop it, so it is looked for besides.
 static void range_chunk(void *context, int64_t chunk, int thread) {
     (void)thread;
+    enum { SIDE_BY_SIDE = 4 };  // extremes, of which each waits for the one before
     const Job *job = context;
     const Part part = part_of(job->state, chunk);
     const float *x = part.x;
+    Floats lowest[SIDE_BY_SIDE] = {{0}}, highest[SIDE_BY_SIDE] = {{0}};
+    Mask missing = {0};
+    int64_t i = 0;
+    for (; i + SIDE_BY_SIDE * LANES <= part.count; i += SIDE_BY_SIDE * LANES)
+        for (int k = 0; k < SIDE_BY_SIDE; k++) {
+            const Floats v = load(x + i + k * LANES);
+            lowest[k] = all_at_most(v, lowest[k]);
+            highest[k] = all_at_least(v, highest[k]);
+            missing |= v != v;
+        }
     float least = 0, most = 0;
     int undefined = 0;
-    for (int64_t i = 0; i < part.count; i++) {
+    for (int k = 0; k < SIDE_BY_SIDE; k++)
+        for (int lane = 0; lane < LANES; lane++) {
+            least = lowest[k][lane] < least ? lowest[k][lane] : least;
+            most = highest[k][lane] > most ? highest[k][lane] : most;
+            undefined |= missing[lane];
+        }
+    for (; i < part.count; i++) {
         least = x[i] < least ? x[i] : least;
         most = x[i] > most ? x[i] : most;
         undefined |= x[i] != x[i];
@@ -69,17 +86,27 @@ static void range_chunk(void *context, int64_t chunk, int thread) {
     job->ranges[chunk] = undefined ? (Range){NAN, NAN} : (Range){least, most};
 }
 
+// Bytes of two vectors: by products with the reciprocal, and by divisions where they are in doubt.
 static void quantize_chunk(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
     const Part part = part_of(job->state, chunk);
-    const float scale = job->scale, zero = job->zero, low = 0 - zero, high = 255 - zero;
-    for (int64_t i = 0; i < part.count; i++) {
-        float steps = part.x[i] / scale;
-        steps = steps == steps ? steps : low;  // undefined: 0
-        steps = steps < low ? low : steps;
-        steps = steps > high ? high : steps;
-        part.y[i] = (uint8_t)(int32_t)(__builtin_rintf(steps) + zero);
+    const Quantizer by = job->by;
+    const float *x = part.x;
+    float padded[BYTE_COLUMNS] = {0};
+    for (int64_t i = 0; i < part.count; i += BYTE_COLUMNS) {
+        const int64_t count = lesser(part.count - i, BYTE_COLUMNS);
+        if (count < BYTE_COLUMNS) memcpy(padded, x + i, (size_t)count * sizeof(float));
+        const float *from = count < BYTE_COLUMNS ? padded : x + i;
+        Floats values[BYTE_HALVES], quotients[BYTE_HALVES];
+        Bytes bytes[BYTE_HALVES];
+        for (int h = 0; h < BYTE_HALVES; h++) {
+            values[h] = load(from + h * LANES);
+            quotients[h] = values[h] * by.inverse;
+        }
+        if (by.inverse == 0 || !near_bytes(&by, U8, quotients, bytes))
+            for (int h = 0; h < BYTE_HALVES; h++) bytes[h] = bytes_of(&by, values[h]);
+        memcpy(part.y + i, bytes, (size_t)count);
     }
 }
 
@@ -90,9 +117,9 @@ static void choose_scale(Job *job) {
         least = range.least < least || range.least != range.least ? range.least : least;
         most = range.most > most || range.most != range.most ? range.most : most;
     }
-    job->scale = least == most ? 1 : (most - least) / 255;
-    const float zero = -(least / job->scale);
-    job->zero = zero > 255 ? 255 : zero > 0 ? __builtin_rintf(zero) : 0;  // 0 if undefined
+    const float scale = least == most ? 1 : (most - least) / 255, shift = -(least / scale);
+    const float zero = shift > 255 ? 255 : shift > 0 ? __builtin_rintf(shift) : 0;  // undefined: 0
+    job->by = (Quantizer){scale, inverse_of(scale), 0 - zero, 255 - zero, zero, 1};
 }
 
 static Failure run_dynamic(const void *argument, const Run *run) {
@@ -100,10 +127,8 @@ static Failure run_dynamic(const void *argument, const Run *run) {
     Job job = {.state = state, .ranges = (Range *)run->shared};
     share_chunks(run, state->chunks, range_chunk, &job);
     choose_scale(&job);
-    const uint8_t zero = (uint8_t)(int32_t)job.zero;
-    if (state->scale) *state->scale = job.scale;
-    if (state->zero) *state->zero = zero;
-    job.zero = zero;
+    if (state->scale) *state->scale = job.by.scale;
+    if (state->zero) *state->zero = (uint8_t)(int32_t)job.by.zero;
     share_chunks(run, state->chunks, quantize_chunk, &job);
     return OK;
 }

@@ -110,13 +110,32 @@ static inline Floats even_of(Floats first, Floats second) {
 #endif
 }
 
-static inline float sum_of(Floats values) {
-    float parts[LANES];
-    memcpy(parts, &values, sizeof(parts));
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int lane = 0; lane < half; lane++) parts[lane] += parts[lane + half];
-    return parts[0];
+// Each lane becomes the one that is `by` lanes further, round.
+INLINE Floats rotated(Floats values, const int by) {
+#if defined(__clang__)
+    Floats result;
+    for (int lane = 0; lane < LANES; lane++) result[lane] = values[(lane + by) % LANES];
+    return result;
+#else
+    Mask places;
+    for (int lane = 0; lane < LANES; lane++) places[lane] = (lane + by) % LANES;
+    return __builtin_shuffle(values, places);
+#endif
 }
+
+// All lanes by one step, such as a sum: halves first.
+#define OVER_LANES(VALUES, STEP)                                 \
+    ({                                                           \
+        Floats lanes = (VALUES);                                 \
+        if (LANES >= 16) lanes = STEP(lanes, rotated(lanes, 8)); \
+        if (LANES >= 8) lanes = STEP(lanes, rotated(lanes, 4));  \
+        lanes = STEP(lanes, rotated(lanes, 2));                  \
+        lanes = STEP(lanes, rotated(lanes, 1));                  \
+        lanes[0];                                                \
+    })
+
+static inline Floats plus_of(Floats a, Floats b) { return a + b; }
+static inline float sum_of(Floats values) { return OVER_LANES(values, plus_of); }
 
 // Lanes `first` and behind, of which there may be none; lane 0 belongs at `to`.
 static inline void store_from(float *to, Floats values, int64_t first) {
