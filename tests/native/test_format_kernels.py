@@ -200,7 +200,7 @@ def test_what_is_undefined_stays_so(group: int, activation: str) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 7, 16, 24, 58, 144])
-@pytest.mark.parametrize("taps", [3, 5])
+@pytest.mark.parametrize("taps", [3, 5, 7])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_channel_by_channel(channels: int, taps: int, stride: int) -> None:
     shape = (2, channels, 13 // stride + 13 % stride, 13 // stride + 13 % stride)

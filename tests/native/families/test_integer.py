@@ -131,6 +131,18 @@ def test_pairs_at_the_limit(variant: str, column: int | None) -> None:
         _check(library, [a, b, None, None], np.empty((21, 17), np.int32), (1,))
 
 
+@pytest.mark.parametrize("variant", variants())
+@pytest.mark.parametrize("dtype", _TYPES)
+@pytest.mark.parametrize("k", [1, 3, 4, 13, 16, 18, 63, 300])
+def test_single_rows(variant: str, dtype: str, k: int) -> None:
+    """Where they lie, and packed, as the zero points of columns need it."""
+    library = find_library(variant)
+    assert library is not None
+    a, b = _bytes(dtype, 1, k), _bytes("int8", k, 70)
+    for zeros in (None, _bytes("int8", 70)):
+        _check(library, [a, b, None, zeros], np.empty((1, 70), np.int32), (1,))
+
+
 @st.composite
 def _epilogues(draw: st.DrawFn, dtype: str) -> dict[str, Any]:
     """What follows a product, by exact steps alone."""

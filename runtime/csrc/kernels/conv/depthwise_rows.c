@@ -11,7 +11,7 @@ enum {
     FEWEST = 4,  // results of a span
     MOST = 8,  // likewise: sums, weights and a cell have to be in 16 registers
     MOST_ROWS = 7,  // of a window
-    MOST_COLUMNS = 5,  // likewise: there is code for 3 and for 5
+    MOST_COLUMNS = 7,  // likewise: there is code for 3, 5 and 7
     MOST_CELLS = (MOST - 1) * 2 + MOST_COLUMNS,  // of the input, under the windows of a span
 };
 
@@ -30,10 +30,11 @@ typedef struct {
 
 bool ISA(has_rows)(const Conv *conv) {
     const int64_t stride = conv->stride[2], columns = conv->taps[2];
+    const bool odd = columns == 3 || columns == 5 || columns == 7;
     const bool grouped = conv->in == conv->out && (conv->in == 4 || conv->in == 8) && columns == 3;
     return (grouped || (conv->in == 1 && conv->out == 1)) && conv->groups * conv->out >= LANES &&
            conv->taps[0] == 1 && conv->result[0] == 1 && conv->before[0] == 0 &&
-           conv->taps[1] <= MOST_ROWS && (columns == 3 || columns == 5) && conv->dilation[2] == 1 &&
+           conv->taps[1] <= MOST_ROWS && odd && conv->dilation[2] == 1 &&
            (stride == 1 || stride == 2) && conv->result[2] >= FEWEST;
 }
 
@@ -152,6 +153,8 @@ SPANS(1, 3, 1)
 SPANS(1, 3, 2)
 SPANS(1, 5, 1)
 SPANS(1, 5, 2)
+SPANS(1, 7, 1)
+SPANS(1, 7, 2)
 SPANS(4, 3, 1)
 SPANS(4, 3, 2)
 SPANS(8, 3, 1)
@@ -162,6 +165,7 @@ typedef MakeSpan MakeSpans[2][MOST - FEWEST + 1];  // of strides 1 and 2
 
 static const MakeSpans OF_3 = {NAMES(1, 3, 1), NAMES(1, 3, 2)};
 static const MakeSpans OF_5 = {NAMES(1, 5, 1), NAMES(1, 5, 2)};
+static const MakeSpans OF_7 = {NAMES(1, 7, 1), NAMES(1, 7, 2)};
 static const MakeSpans OF_GROUPS_OF_4 = {NAMES(4, 3, 1), NAMES(4, 3, 2)};
 static const MakeSpans OF_GROUPS_OF_8 = {NAMES(8, 3, 1), NAMES(8, 3, 2)};
 
@@ -169,7 +173,7 @@ static const MakeSpan *spans_of(const Conv *conv) {
     const bool two = conv->stride[2] == 2;
     if (conv->in == 8) return OF_GROUPS_OF_8[two];
     if (conv->in == 4) return OF_GROUPS_OF_4[two];
-    return (conv->taps[2] == 5 ? OF_5 : OF_3)[two];
+    return (conv->taps[2] == 7 ? OF_7 : conv->taps[2] == 5 ? OF_5 : OF_3)[two];
 }
 
 // Cells of the windows from result `first` of a row on; those outside of the input are zeros.

@@ -84,6 +84,28 @@ bool ISA(read_byte_conv)(ByteConv *conv, Params *params) {
     return ISA(read_panels)(&conv->panels, params, &x, &w, y.dtype, 1, w.dims[0]);
 }
 
+// Pixels of so many channels, which lie plane by plane before, one behind the other.
+INLINE void weave(
+    const uint8_t *from, int64_t plane, int64_t pixel, int64_t count, uint8_t *restrict to,
+    const int64_t channels) {
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t c = 0; c < channels; c++) to[i * channels + c] = from[c * plane + i * pixel];
+}
+
+// The usual numbers of channels of a first image are constants.
+static void weave_pixels(const ByteConv *conv, const uint8_t *from, int64_t count, uint8_t *to) {
+    const int64_t channels = conv->groups * conv->in, plane = conv->from_channel;
+    const int64_t pixel = conv->from_axis[2];
+    if (pixel == 1 && channels == 1)
+        memcpy(to, from, (size_t)count);
+    else if (pixel == 1 && channels == 3)
+        weave(from, plane, 1, count, to, 3);
+    else if (pixel == 1 && channels == 4)
+        weave(from, plane, 1, count, to, 4);
+    else
+        weave(from, plane, pixel, count, to, channels);
+}
+
 void ISA(copy_byte_line)(const ByteConv *conv, uint8_t *copy, int64_t line) {
     const int64_t channels = conv->groups * conv->in, rest = line / conv->size[1];
     const int64_t depth = rest % conv->size[0] - conv->from_before[0];
@@ -100,10 +122,8 @@ void ISA(copy_byte_line)(const ByteConv *conv, uint8_t *copy, int64_t line) {
     const uint8_t outside = outside_of(conv);
     memset(to, outside, (size_t)(first * channels));
     memset(to + last * channels, outside, (size_t)((conv->size[2] - last) * channels));
-    for (int64_t w = first; w < last; w++) {
-        const uint8_t *pixel = from + (w - conv->from_before[2]) * conv->from_axis[2];
-        for (int64_t c = 0; c < channels; c++) to[w * channels + c] = pixel[c * conv->from_channel];
-    }
+    from += (first - conv->from_before[2]) * conv->from_axis[2];
+    weave_pixels(conv, from, last - first, to + first * channels);
 }
 
 // rows x columns of `size` bytes each, between images and rows of BYTE_COLUMNS.

@@ -83,7 +83,8 @@ static inline bool takes_lines(const BytePanels *panels) { return !panels->has_r
 
 // Lines of bytes that become those of panels.
 static inline void flip_line(const BytePanels *panels, uint8_t *line, int64_t count) {
-    for (int64_t i = 0; panels->left.flip && i < count; i++) line[i] ^= panels->left.flip;
+    const uint8_t flip = panels->left.flip;  // which the bytes that are written do not change
+    for (int64_t i = 0; flip && i < count; i++) line[i] ^= flip;
 }
 
 // Those of so many rows in `row_bytes` of memory.

@@ -184,30 +184,30 @@ HAS_VNNI INLINE void vnni_rows(
     store_sums(out, sums, rows);
 }
 
-// Adds the products of a group of a single row.
-HAS_VNNI INLINE void add_vnni(const uint8_t *left, const int8_t *right, Ints *sums) {
-    const Ints group = group_at(left) - (Ints){0};
-    sums[0] = (Ints)FOUR_PRODUCTS(sums[0], group, load_ints(right));
-    sums[1] = (Ints)FOUR_PRODUCTS(sums[1], group, load_ints(right + VECTOR_BYTES));
-}
-
-// A single row, whose groups lie `step` bytes apart, would wait for its sums: groups take turns with
-// several of them.
-HAS_VNNI static void vnni_row(const uint8_t *left, int64_t step, BytePanel panel, int32_t *out) {
-    enum { TURNS = 4, GROUP = 4 * BYTE_COLUMNS };
-    Ints sums[TURNS][2] = {{{0}}};
+// A single row: as many sums as are under way at once, of groups that follow each other.
+HAS_VNNI static void vnni_row(const uint8_t *line, int64_t along, BytePanel panel, int32_t *out) {
+    enum { SIDE_BY_SIDE = 4 };
+    Ints sums[SIDE_BY_SIDE][2] = {{{0}}};
     const int8_t *right = panel.data;
     int64_t p = 0;
-    for (; p + TURNS <= panel.groups; p += TURNS, right += TURNS * GROUP) {
-        for (int64_t line = 0; line < TURNS * GROUP; line += 64)
-            __builtin_prefetch(right + AHEAD + line);
-        UNROLLED_FOR (int turn = 0; turn < TURNS; turn++)
-            add_vnni(left + (p + turn) * step, right + turn * GROUP, sums[turn]);
+    for (; p + SIDE_BY_SIDE <= panel.groups; p += SIDE_BY_SIDE)
+        UNROLLED_FOR (int k = 0; k < SIDE_BY_SIDE; k++, right += 4 * BYTE_COLUMNS) {
+            const Ints group = group_at(line + (p + k) * along) - (Ints){0};
+            for (int half = 0; half < 2; half++) {
+                __builtin_prefetch(right + AHEAD + half * VECTOR_BYTES);
+                sums[k][half] = (Ints)FOUR_PRODUCTS(
+                    sums[k][half], group, load_ints(right + half * VECTOR_BYTES));
+            }
+        }
+    for (; p < panel.groups; p++, right += 4 * BYTE_COLUMNS) {
+        const Ints group = group_at(line + p * along) - (Ints){0};
+        for (int half = 0; half < 2; half++)
+            sums[0][half] =
+                (Ints)FOUR_PRODUCTS(sums[0][half], group, load_ints(right + half * VECTOR_BYTES));
     }
-    for (; p < panel.groups; p++, right += GROUP) add_vnni(left + p * step, right, sums[0]);
-    for (int half = 0; half < 2; half++)
-        *(LooseInts *)(out + half * LANES) = (sums[0][half] + sums[1][half]) +
-                                             (sums[2][half] + sums[3][half]);
+    for (int k = 1; k < SIDE_BY_SIDE; k++)
+        for (int half = 0; half < 2; half++) sums[0][half] += sums[k][half];
+    store_sums(out, (const Ints(*)[2])sums, 1);
 }
 
 HAS_VNNI static void vnni(ByteLines left, BytePanel right, int32_t *out, int64_t rows) {
