@@ -96,15 +96,37 @@ def _check(
 def test_maxima_of_pixels(data: st.DataObject) -> None:
     """Results whose channels lie side by side; operands of any layout, or NaN."""
     sizes, results, attributes = _window(data)
-    dtype = data.draw(st.sampled_from(["uint8", "int8", "float64"]), label="type")
+    dtype = data.draw(st.sampled_from(["uint8", "int8", "float64", "float32"]), label="type")
     channels = data.draw(st.sampled_from([2, 3, 20, 70]), label="channels")
     x = _numbers(2, channels, *sizes, dtype=dtype)
-    if dtype == "float64":
+    if dtype.startswith("float"):
         x.flat[:: data.draw(st.integers(5, 99), label="apart")] = np.nan
     if data.draw(st.booleans(), label="channels last"):
         x = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
     out = np.moveaxis(np.empty((2, *results, channels), dtype), -1, 1)
     _check("MaxPool", x, [out], attributes, 0)
+
+
+@pytest.mark.parametrize("channels", [8, 15, 16, 17, 40, 64, 99])
+@pytest.mark.parametrize(("taps", "stride"), [((1, 1), 1), ((2, 2), 2), ((3, 3), 1), ((5, 4), 2)])
+@pytest.mark.parametrize("special", [0, np.nan, np.inf, -np.inf])
+def test_maxima_of_channels(
+    library: Library, channels: int, taps: tuple[int, int], stride: int, special: float
+) -> None:
+    """Each channel with another special element, and a line of nothing else."""
+    x = np.moveaxis(_numbers(2, 9, 11, channels), 3, 1)
+    for channel in range(channels):
+        x[0, channel].flat[channel] = special
+    x[1, :, 4] = special
+    pads = [tap // 2 for tap in taps]
+    sizes = [(n + 2 * p - t) // stride + 1 for n, t, p in zip((9, 11), taps, pads, strict=True)]
+    out = np.moveaxis(np.empty((2, *sizes, channels), np.float32), 3, 1)
+    attributes = {"kernel_shape": taps, "strides": (stride, stride), "pads": (*pads, *pads)}
+    expected = numpy_results("MaxPool", [x], [out], attributes)[0]
+    for threads in (1, 2):
+        got = native_results(library, "MaxPool", [x], [out], attributes, (), threads)
+        assert got is not None
+        np.testing.assert_array_equal(got[0], expected)
 
 
 @given(data=st.data())

@@ -138,6 +138,11 @@ static void *prepare_pool(Params *params, Needs *needs) {
     }
     for (int64_t c = 0; c < state->channels; c++)
         state->outside[c] = state->mode == LARGEST ? -INFINITY : 0;
+    state->rows = state->mode == LARGEST && ISA(has_maxima)(&state->conv);
+    if (state->rows) {
+        plan_rows(state);
+        needs->own = ISA(maxima_bytes)(&state->conv);
+    }
     return state;
 }
 
@@ -302,11 +307,13 @@ static void some_tiles(void *context, int64_t chunk, int thread) {
     }
 }
 
+static int64_t rows_of(const Conv *conv) { return conv->batch * conv->result[0] * conv->result[1]; }
+
 static void some_rows(void *context, int64_t chunk, int thread) {
-    (void)thread;
     const Job *job = context;
     const State *state = job->state;
-    const int64_t rows = job->conv.batch * job->conv.result[1];
+    const int64_t rows = rows_of(&job->conv);
+    float *scratch = (float *)job->run->own[thread];
     const int64_t block = chunk % state->blocks, part = chunk / state->blocks;
     const int64_t vectors = ceil_div(state->channels, LANES);
     const int64_t first = vectors * block / state->blocks * LANES;
@@ -314,7 +321,10 @@ static void some_rows(void *context, int64_t chunk, int thread) {
     const int64_t last = lesser(next, state->channels);
     const int64_t end = (part + 1) * state->unit;
     for (int64_t row = part * state->unit; row < end && row < rows && !pool_is_stopped(); row++)
-        ISA(convolve_row)(&job->conv, job->weights, state->outside, row, first, last);
+        if (state->mode == LARGEST)
+            ISA(largest_row)(&job->conv, row, first, last, scratch);
+        else
+            ISA(convolve_row)(&job->conv, job->weights, state->outside, row, first, last);
 }
 
 // -- other memory formats -------------------------------------------------------------------------
@@ -347,7 +357,7 @@ static Failure run_windows(const void *argument, const Run *run) {
     turn_all(&job, &state->x);
     turn_all(&job, &state->residual);
     const int64_t tiles = ceil_div(state->conv.pixels, PIXELS) * state->conv.batch;
-    const int64_t rows = state->conv.batch * state->conv.result[1];
+    const int64_t rows = rows_of(&state->conv);
     if (state->rows)
         share_chunks(run, ceil_div(rows, state->unit) * state->blocks, some_rows, &job);
     else

@@ -1,5 +1,5 @@
-// Depthwise convolutions of channels-last tensors, and those of groups of few channels, a row of results
-// at a time.
+// Depthwise convolutions of channels-last tensors, those of groups of few channels, and maxima, a row of
+// results at a time.
 #ifndef POPC_CHANNELS_LAST_H
 #define POPC_CHANNELS_LAST_H
 
@@ -14,5 +14,12 @@ bool ISA(has_rows)(const Conv *conv);
 void ISA(convolve_row)(
     const Conv *conv, const float *weights, const float *outside, int64_t row, int64_t first,
     int64_t end);
+
+// Whether the maxima of windows can be computed in rows, and the bytes of scratch that takes.
+bool ISA(has_maxima)(const Conv *conv);
+int64_t ISA(maxima_bytes)(const Conv *conv);
+
+// Channels of a row as above: the largest elements under its windows.
+void ISA(largest_row)(const Conv *conv, int64_t row, int64_t first, int64_t end, float *scratch);
 
 #endif
