@@ -43,6 +43,7 @@
     _(POOLS)               \
     _(POOL_GRADIENTS)      \
     _(PRODUCTS)            \
+    _(QUANTIZED_MAPS)      \
     _(RANDOM_NUMBERS)      \
     _(RECURRENT)           \
     _(REDUCTIONS)          \

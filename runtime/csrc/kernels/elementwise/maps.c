@@ -103,16 +103,6 @@ UNARY_MAP(Cast_u8_f32, uint8_t, float, 1, x)
 UNARY_MAP(Cast_b8_f32, uint8_t, float, 1, x != 0)
 UNARY_MAP(Cast_i32_i64, int32_t, int64_t, 1, x)
 UNARY_MAP(Cast_i64_i32, int64_t, int32_t, 1, x)
-// Saturated before rounding: the limits are integers.  NaN becomes the lowest one, as in FakeQuantize.
-// Parameters: scale, zero point.
-#define QUANTIZED(LOW, HIGH)                                                        \
-    ({                                                                              \
-        const float scaled = x / p0;                                                \
-        const float above = scaled >= (LOW) - p1 ? scaled : (LOW) - p1;             \
-        (int32_t)(__builtin_rintf(above > (HIGH) - p1 ? (HIGH) - p1 : above) + p1); \
-    })
-UNARY_MAP(Quantize_i8, float, int8_t, 3, QUANTIZED(-128, 127))
-UNARY_MAP(Quantize_u8, float, uint8_t, 3, QUANTIZED(0, 255))
 // The product, rounded first.  Parameter: zero point.
 #define REQUANTIZED(LOW, HIGH)                                                      \
     ({                                                                              \
@@ -156,7 +146,7 @@ const Kernel ISA(MAPS)[] = {
     COMPARISONS(ENTRY_I64) LOGICAL(ENTRY_B8) ENTRY(Not_b8)
     ENTRY(Cast_i32_f32) ENTRY(Cast_i64_f32) ENTRY(Cast_u8_f32) ENTRY(Cast_b8_f32)
     ENTRY(Cast_i32_i64) ENTRY(Cast_i64_i32)
-    ENTRY(Quantize_i8) ENTRY(Quantize_u8) ENTRY(Requantize_i8) ENTRY(Requantize_u8)
+    ENTRY(Requantize_i8) ENTRY(Requantize_u8)
     ENTRY(Dequantize_i8) ENTRY(Dequantize_u8) ENTRY(Dequantize_i32)
     ENTRY(Where_8) ENTRY(Where_16) ENTRY(Where_32) ENTRY(Where_64)
     {NULL, NULL, NULL, NULL},

@@ -80,19 +80,6 @@ void ISA(find_columns)(
 
 // -- running --------------------------------------------------------------------------------------
 
-static inline void put_bytes(const Bytes *bytes, char *to, int64_t columns) {
-    if (columns == BYTE_COLUMNS) {
-        for (int h = 0; h < BYTE_HALVES; h++) memcpy(to + h * LANES, &bytes[h], LANES);
-        return;
-    }
-#if defined(__AVX512BW__)
-    const __m256i whole = _mm256_loadu_si256((const __m256i *)bytes);
-    _mm256_mask_storeu_epi8(to, (1u << columns) - 1, whole);
-#else
-    memcpy(to, bytes, (size_t)columns);
-#endif
-}
-
 // A row of a result, from floats.
 static inline void put_row(
     const ByteEpilogue *epilogue, const Floats *values, char *to, int64_t columns) {

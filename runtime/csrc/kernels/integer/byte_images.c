@@ -102,6 +102,8 @@ static void weave_pixels(const ByteConv *conv, const uint8_t *from, int64_t coun
         weave(from, plane, 1, count, to, 3);
     else if (pixel == 1 && channels == 4)
         weave(from, plane, 1, count, to, 4);
+    else if (pixel == 1)
+        turn_bytes(from, plane, to, channels, channels, count);
     else
         weave(from, plane, pixel, count, to, channels);
 }
@@ -142,6 +144,12 @@ static void put_image(
         turn(
             (const float *)from, BYTE_COLUMNS, (float *)(image->data + to), image->channel / 4,
             rows, columns);
+        return;
+    }
+    if (size == 1 && image->pixel == 1) {
+        turn_bytes(
+            (const uint8_t *)from, BYTE_COLUMNS, (uint8_t *)image->data + to, image->channel, rows,
+            columns);
         return;
     }
     for (int64_t j = 0; j < columns; j++) {

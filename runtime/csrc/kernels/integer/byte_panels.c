@@ -185,7 +185,7 @@ void ISA(multiply_panel)(
     ByteColumns columns = {.base = {0}};
     const BytePanel right = {
         matrix + from * step, panels->groups,
-        panels->is_ordered ? order_of(panels, matrix, panel) : NULL};
+        panels->is_ordered ? order_of(panels, matrix, panel) : NULL, panels->n - from <= LANES};
     place.columns = lesser(panels->n - from, BYTE_COLUMNS);
     find_zeros(panels, right_sums, column + from, place.columns, &columns);
     ISA(find_columns)(&panels->epilogue, column + from, place.columns, &columns);

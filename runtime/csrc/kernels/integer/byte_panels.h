@@ -81,10 +81,11 @@ typedef struct {
 // Whether rows need not be packed: nobody asks for their sums.  Bytes have to be those of panels.
 static inline bool takes_lines(const BytePanels *panels) { return !panels->has_right_zero; }
 
-// Lines of bytes that become those of panels.
+// Lines of bytes that become those of panels, in memory that goes on to a multiple of 64 bytes.
 static inline void flip_line(const BytePanels *panels, uint8_t *line, int64_t count) {
     const uint8_t flip = panels->left.flip;  // which the bytes that are written do not change
-    for (int64_t i = 0; flip && i < count; i++) line[i] ^= flip;
+    for (int64_t i = 0; flip && i < count; i += 64)
+        for (int k = 0; k < 64; k++) line[i + k] ^= flip;
 }
 
 // Those of so many rows in `row_bytes` of memory.

@@ -198,4 +198,51 @@ static inline bool near_bytes(
 }
 #endif
 
+// The first `count` floats, which may be none or more than there are lanes, and zeros.
+static inline Floats load_some(const float *from, int64_t count) {
+    if (count >= LANES) return load(from);
+    if (count <= 0) return (Floats){0};
+#if defined(__AVX512F__)
+    return (Floats)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+#elif defined(__AVX2__)
+    const __m256i places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return (Floats)_mm256_maskload_ps(
+        from, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), places));
+#else
+    float few[LANES] = {0};
+    memcpy(few, from, (size_t)count * sizeof(float));
+    return load(few);
+#endif
+}
+
+static inline void put_bytes(const Bytes *bytes, char *to, int64_t columns) {
+    if (columns == BYTE_COLUMNS) {
+        for (int h = 0; h < BYTE_HALVES; h++) memcpy(to + h * LANES, &bytes[h], LANES);
+        return;
+    }
+#if defined(__AVX512BW__)
+    const __m256i whole = _mm256_loadu_si256((const __m256i *)bytes);
+    _mm256_mask_storeu_epi8(to, (1u << columns) - 1, whole);
+#else
+    memcpy(to, bytes, (size_t)columns);
+#endif
+}
+
+// Bytes of a line of floats: by products with the reciprocal, and with care where they are in doubt.
+static inline void quantize_line(
+    const Quantizer *by, DType type, const float *x, char *to, int64_t count) {
+    for (int64_t i = 0; i < count; i += BYTE_COLUMNS) {
+        const int64_t some = count - i < BYTE_COLUMNS ? count - i : BYTE_COLUMNS;
+        Floats values[BYTE_HALVES], quotients[BYTE_HALVES];
+        Bytes bytes[BYTE_HALVES];
+        for (int h = 0; h < BYTE_HALVES; h++) {
+            values[h] = load_some(x + i + h * LANES, some - h * LANES);
+            quotients[h] = values[h] * by->inverse;
+        }
+        if (by->inverse == 0 || !near_bytes(by, type, quotients, bytes))
+            for (int h = 0; h < BYTE_HALVES; h++) bytes[h] = bytes_of(by, values[h]);
+        put_bytes(bytes, to + i, some);
+    }
+}
+
 #endif

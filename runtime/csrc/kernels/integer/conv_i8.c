@@ -117,28 +117,41 @@ static void copy_chunk(void *context, int64_t chunk, int thread) {
     ISA(copy_byte_line)(&job->state->conv, job->copy, chunk);
 }
 
+// A copy of few bytes, mostly, whose parts overlap: a call takes longer.
+INLINE void copy_few(uint8_t *to, const uint8_t *from, int64_t count) {
+    if (count > 32) {
+        memcpy(to, from, (size_t)count);
+    } else if (count >= 16) {
+        memcpy(to, from, 16);
+        memcpy(to + count - 16, from + count - 16, 16);
+    } else if (count >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + count - 8, from + count - 8, 8);
+    } else {
+        for (int64_t i = 0; i < count; i++) to[i] = from[i];
+    }
+}
+
 // The taps of a window in one line of the input.
 static uint8_t *gather_line(
     const ByteConv *conv, const uint8_t *line, int64_t at, uint8_t outside, uint8_t *to) {
     const int64_t in = conv->in, taps = conv->taps[2], size = conv->size[2];
     if (conv->dilation[2] == 1 && conv->x_axis[2] == in && at >= 0 && at + taps <= size) {
-        memcpy(to, line + at * in, (size_t)(taps * in));
+        copy_few(to, line + at * in, taps * in);
         return to + taps * in;
     }
     for (int64_t tap = 0; tap < taps; tap++, at += conv->dilation[2], to += in) {
         if (at >= 0 && at < size)
-            memcpy(to, line + at * conv->x_axis[2], (size_t)in);
+            copy_few(to, line + at * conv->x_axis[2], in);
         else
             memset(to, outside, (size_t)in);
     }
     return to;
 }
 
-// The window of pixel number `pixel` of an image.
+// The window that begins at a place of an image.
 static void gather_window(
-    const ByteConv *conv, const uint8_t *image, int64_t pixel, uint8_t outside, uint8_t *to) {
-    int64_t at[AXES];
-    window_at(conv, pixel, at);
+    const ByteConv *conv, const uint8_t *image, const int64_t *at, uint8_t outside, uint8_t *to) {
     const size_t width = (size_t)(conv->taps[2] * conv->in);
     for (int64_t i = 0; i < conv->taps[0]; i++) {
         const int64_t depth = at[0] + i * conv->dilation[0];
@@ -155,15 +168,30 @@ static void gather_window(
     }
 }
 
+// Windows of pixels that follow each other, in lines of memory.
+static void gather_windows(
+    const ByteConv *conv, const uint8_t *image, int64_t first, int64_t count, uint8_t *lines) {
+    const uint8_t outside = outside_of(conv);
+    const int64_t line = line_bytes(conv);
+    int64_t at[AXES], left = conv->result[2] - first % conv->result[2];  // pixels of this row
+    window_at(conv, first, at);
+    for (int64_t i = 0; i < count; i++, lines += line) {
+        gather_window(conv, image, at, outside, lines);
+        at[2] += conv->stride[2];
+        if (--left > 0) continue;
+        window_at(conv, first + i + 1, at);
+        left = conv->result[2];
+    }
+}
+
 // The windows of so many pixels, packed if they have to be.
 static LeftRows windows_of(
     const ByteConv *conv, const uint8_t *image, int64_t first, int64_t count, uint8_t *lines,
     uint8_t *own) {
     const int64_t line = line_bytes(conv);
-    const uint8_t outside = outside_of(conv);
     if (takes_lines(&conv->panels)) {
+        gather_windows(conv, image, first, count, own);
         for (int64_t i = 0; i < count; i++, own += line) {
-            gather_window(conv, image, first + i, outside, own);
             flip_line(&conv->panels, own, conv->panels.k);
             memset(own + conv->panels.k, 0, (size_t)(conv->panels.groups * 4 - conv->panels.k));
         }
@@ -172,8 +200,7 @@ static LeftRows windows_of(
     const LeftRows rows = rows_in(&conv->panels, own, 0, count);
     for (int64_t i = 0; i < count; i += BYTE_ROWS) {
         const int64_t some = lesser(count - i, BYTE_ROWS);
-        for (int64_t j = 0; j < some; j++)
-            gather_window(conv, image, first + i + j, outside, lines + j * line);
+        gather_windows(conv, image, first + i, some, lines);
         ISA(pack_rows)(&conv->panels, lines, line, 1, i, some, rows);
     }
     return rows;

@@ -207,6 +207,11 @@ static LeftRows left_rows(
     const Operand *left = &state->left;
     if (state->flipped_line) {
         uint8_t *to = own;
+        if (left->line == panels->k) {  // one line
+            memcpy(to, from, (size_t)(rows * panels->k));
+            flip_line(panels, to, rows * panels->k);
+            return (LeftRows){own, NULL, first, panels->k};
+        }
         for (int64_t i = 0; i < rows; i++, to += state->flipped_line, from += left->line) {
             memcpy(to, from, (size_t)panels->k);
             flip_line(panels, to, panels->k);

@@ -39,6 +39,7 @@ typedef struct {
     const int8_t *data;
     int64_t groups;
     const GroupOrder *order;  // NULL: tiles take groups as they come
+    bool is_narrow;  // there is nothing in the second vector of columns
 } BytePanel;
 
 // out[BYTE_ROWS][BYTE_COLUMNS] = left * right; only the first `rows` rows are wanted.

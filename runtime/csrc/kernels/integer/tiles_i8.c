@@ -166,8 +166,9 @@ static void pairs(ByteLines left, BytePanel right, int32_t *out, int64_t rows) {
 #endif
 
 #if defined(HAS_VNNI)
-HAS_VNNI INLINE void vnni_rows(
-    const uint8_t *const *lines, const bool packed, BytePanel panel, int32_t *out, const int rows) {
+HAS_VNNI INLINE void vnni_vectors(
+    const uint8_t *const *lines, const bool packed, BytePanel panel, int32_t *out, const int rows,
+    const int vectors) {
     Ints sums[BYTE_ROWS][2] = {{{0}}};
     const int8_t *right = panel.data;
     for (int64_t p = 0; p < panel.groups; p++, right += 4 * BYTE_COLUMNS) {
@@ -178,10 +179,20 @@ HAS_VNNI INLINE void vnni_rows(
         UNROLLED_FOR (int i = 0; i < rows; i++) {
             const Ints group = group_at(group_of(lines, i, p, packed)) - (Ints){0};
             sums[i][0] = (Ints)FOUR_PRODUCTS(sums[i][0], group, first);
-            sums[i][1] = (Ints)FOUR_PRODUCTS(sums[i][1], group, second);
+            if (vectors == 2) sums[i][1] = (Ints)FOUR_PRODUCTS(sums[i][1], group, second);
         }
     }
     store_sums(out, sums, rows);
+}
+
+HAS_VNNI INLINE void vnni_rows(
+    const uint8_t *const *lines, const bool packed, BytePanel panel, int32_t *out, const int rows) {
+    vnni_vectors(lines, packed, panel, out, rows, 2);
+}
+
+HAS_VNNI INLINE void vnni_narrow_rows(
+    const uint8_t *const *lines, const bool packed, BytePanel panel, int32_t *out, const int rows) {
+    vnni_vectors(lines, packed, panel, out, rows, 1);
 }
 
 // A single row: as many sums as are under way at once, of groups that follow each other.
@@ -213,6 +224,8 @@ HAS_VNNI static void vnni_row(const uint8_t *line, int64_t along, BytePanel pane
 HAS_VNNI static void vnni(ByteLines left, BytePanel right, int32_t *out, int64_t rows) {
     if (rows == 1)
         vnni_row(left.data, left.line ? 4 : 4 * BYTE_ROWS, right, out);
+    else if (right.is_narrow)
+        tile_by(left, right, out, rows, vnni_narrow_rows);
     else
         tile_by(left, right, out, rows, vnni_rows);
 }

@@ -164,6 +164,10 @@ static void move_plane(
         turn((const float *)from, fc / 4, (float *)to, tr / 4, columns, rows);
         return;
     }
+    if (move->size == 1 && fr == 1 && tc == 1) {
+        turn_bytes((const uint8_t *)from, fc, (uint8_t *)to, tr, columns, rows);
+        return;
+    }
     switch (move->size) {
         case 1: plane_uint8_t(from, to, rows, columns, fr, fc, tr, tc); break;
         case 2: plane_Bytes2(from, to, rows, columns, fr, fc, tr, tc); break;

@@ -86,28 +86,12 @@ static void range_chunk(void *context, int64_t chunk, int thread) {
     job->ranges[chunk] = undefined ? (Range){NAN, NAN} : (Range){least, most};
 }
 
-// Bytes of two vectors: by products with the reciprocal, and by divisions where they are in doubt.
 static void quantize_chunk(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
     const Part part = part_of(job->state, chunk);
     const Quantizer by = job->by;
-    const float *x = part.x;
-    float padded[BYTE_COLUMNS] = {0};
-    for (int64_t i = 0; i < part.count; i += BYTE_COLUMNS) {
-        const int64_t count = lesser(part.count - i, BYTE_COLUMNS);
-        if (count < BYTE_COLUMNS) memcpy(padded, x + i, (size_t)count * sizeof(float));
-        const float *from = count < BYTE_COLUMNS ? padded : x + i;
-        Floats values[BYTE_HALVES], quotients[BYTE_HALVES];
-        Bytes bytes[BYTE_HALVES];
-        for (int h = 0; h < BYTE_HALVES; h++) {
-            values[h] = load(from + h * LANES);
-            quotients[h] = values[h] * by.inverse;
-        }
-        if (by.inverse == 0 || !near_bytes(&by, U8, quotients, bytes))
-            for (int h = 0; h < BYTE_HALVES; h++) bytes[h] = bytes_of(&by, values[h]);
-        memcpy(part.y + i, bytes, (size_t)count);
-    }
+    quantize_line(&by, U8, part.x, (char *)part.y, part.count);
 }
 
 static void choose_scale(Job *job) {

@@ -1,4 +1,4 @@
-// Squares of four by four floats, turned.
+// Squares of four by four floats, and of sixteen by sixteen bytes, turned.
 #ifndef POPC_SQUARES_H
 #define POPC_SQUARES_H
 
@@ -59,6 +59,42 @@ static inline void turn(
             for (int64_t a = 0; a < 4 && i + a < rows; a++)
                 for (int64_t b = 0; b < 4 && j + b < columns; b++)
                     turned[b * to_row + a] = square[a * row + b];
+        }
+}
+
+typedef uint8_t Sixteen __attribute__((vector_size(16)));
+typedef uint8_t LooseSixteen __attribute__((vector_size(16), aligned(1), may_alias));
+
+// Pairs of lines eight apart are woven, four times.
+INLINE void turn_square_of_bytes(const uint8_t *from, int64_t row, uint8_t *to, int64_t to_row) {
+    Sixteen lines[16], woven[16];
+    UNROLLED_FOR (int i = 0; i < 16; i++) lines[i] = *(const LooseSixteen *)(from + i * row);
+    UNROLLED_FOR (int times = 0; times < 4; times++) {
+        UNROLLED_FOR (int i = 0; i < 8; i++) {
+            const Sixteen a = lines[i], b = lines[i + 8];
+            woven[2 * i] = __builtin_shufflevector(
+                a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            woven[2 * i + 1] = __builtin_shufflevector(
+                a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+        }
+        UNROLLED_FOR (int i = 0; i < 16; i++) lines[i] = woven[i];
+    }
+    UNROLLED_FOR (int i = 0; i < 16; i++) *(LooseSixteen *)(to + i * to_row) = lines[i];
+}
+
+// to[j][i] = from[i][j]; the last squares reach back, and write again what is there.
+static inline void turn_bytes(
+    const uint8_t *from, int64_t row, uint8_t *to, int64_t to_row, int64_t rows, int64_t columns) {
+    if (rows < 16 || columns < 16) {
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < columns; j++) to[j * to_row + i] = from[i * row + j];
+        return;
+    }
+    for (int64_t top = 0; top < rows; top += 16)
+        for (int64_t left = 0; left < columns; left += 16) {
+            const int64_t i = top + 16 > rows ? rows - 16 : top;
+            const int64_t j = left + 16 > columns ? columns - 16 : left;
+            turn_square_of_bytes(from + i * row + j, row, to + j * to_row + i, to_row);
         }
 }
 
