@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import prod
 
+from popc.cost.beside import cycles_beside
 from popc.cost.calls import bytes_of_copies, call_phases
 from popc.cost.chips import chip_of
 from popc.cost.execution import Execution
@@ -62,8 +63,9 @@ def estimate_costs(
     ops = tuple(_without(hidden.get(op, 0), cost) for op, cost in found.costs)
     plans, assumed = estimator.planned, tuple(estimator.assumed)
     pipeline = estimator.timeline.cost()
+    beside = estimator.beside(graph, hidden)
     memory = tuple(walk.report() for walk in found.walks)
-    return CostReport(target, ops, memory, _samples(graph), plans, assumed, pipeline)
+    return CostReport(target, ops, memory, _samples(graph), plans, assumed, pipeline, beside)
 
 
 def estimate_execution(
@@ -76,8 +78,8 @@ def estimate_execution(
     """The costs of every op of ``graph`` when it runs once on ``target``."""
     estimator = _settled(graph, schedule, plan, _machine(target, schedule, settings)).estimator
     hidden = estimator.hidden(graph)
-    pipeline = estimator.timeline.cost()
-    beside = pipeline.hidden if pipeline else Cycles()
+    pipeline, beside = estimator.timeline.cost(), estimator.beside(graph, hidden)
+    beside = beside + pipeline.hidden if pipeline else beside
     return Execution(graph, schedule, target, estimator.phases, hidden, beside)
 
 
@@ -168,6 +170,15 @@ class _Estimator:
         machine = self._machine
         merges = machine.settings.merge_exchange
         return find_hidden(graph, self._schedule, self.phases, machine.target, merges=merges)
+
+    def beside(self, graph: Graph, hidden: Mapping[Op, int]) -> Cycles:
+        """Cycles of the whole run that pass while a slower chip works, outside of pipelines."""
+
+        def cost(op: Op) -> Cycles:
+            cycles = op_cycles(self.phases.get(op, ()), self._machine.target)
+            return replace(cycles, host=cycles.host - hidden.get(op, 0))
+
+        return cycles_beside(graph, self._schedule, cost, self._chips)
 
     def run(self, graph: Graph, times: int) -> Iterator[tuple[Op, OpCost]]:
         """The costs of a graph that runs ``times`` times."""

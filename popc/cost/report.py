@@ -289,6 +289,7 @@ class CostReport:
         plans: How many different convolutions and products were planned.
         assumed: Loops whose number of iterations is not known; one was assumed.
         pipeline: What chips do at the same time; ``None`` if there is no pipeline.
+        beside: Cycles of ``ops``, outside of pipelines, that pass while a slower chip works.
     """
 
     target: Target
@@ -298,11 +299,12 @@ class CostReport:
     plans: int
     assumed: tuple[str, ...] = ()
     pipeline: PipelineCost | None = None
+    beside: Cycles = Cycles()
 
     @property
     def cycles(self) -> Cycles:
         """The cycles of the whole run; where chips work at the same time, those of the slowest."""
-        total = Cycles()
+        total = self.beside * -1
         for op in self.ops:
             total = total + op.cycles
         return total + self.pipeline.hidden * -1 if self.pipeline else total
@@ -341,6 +343,7 @@ class CostReport:
             "cycles": cycles_dict(self.cycles),
             "device_cycles": self.device_cycles,
             "hidden_cycles": self.hidden,
+            "beside_cycles": self.beside.total,
             "seconds": self.seconds,
             "samples": self.samples,
             "samples_per_second": self.throughput,

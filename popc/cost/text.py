@@ -48,6 +48,8 @@ def _cycles(report: CostReport) -> str:
     ]
     if report.hidden:
         rows.append(("Hidden host exchange", report.hidden))
+    if report.beside.total:
+        rows.append(("Beside slower IPUs", report.beside.total))
     return _table([(name, f"{count:,}", _share(count, cycles.total)) for name, count in rows])
 
 

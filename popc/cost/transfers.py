@@ -13,10 +13,17 @@ from popc.ir import Graph, Op
 from popc.schedule import Schedule
 from popc.target import Target
 
-__all__ = ["find_hidden", "merged_copies", "merged_transfers", "op_cycles", "times_taken"]
+__all__ = [
+    "TRANSFERS",
+    "find_hidden",
+    "merged_copies",
+    "merged_transfers",
+    "op_cycles",
+    "times_taken",
+]
 
 _REMOTE: Final = ("RemoteLoad", "RemoteStore")
-_TRANSFERS: Final = ("HostLoad", "HostStore", *_REMOTE)
+TRANSFERS: Final = ("HostLoad", "HostStore", *_REMOTE)
 
 
 def merged_transfers(schedule: Schedule, most: int = 0) -> frozenset[Op]:
@@ -92,7 +99,7 @@ def find_hidden(
 ) -> dict[Op, int]:
     """Cycles of each transfer that pass while something else happens; for a single transfer.
 
-    * In an iteration, overlapped transfers run beside everything else: the longer of both counts.
+    * In an iteration, overlapped transfers run beside everything but other transfers.
     * Between copies that join them, the io tiles of a chip transfer while its others compute.
     * Transfers of several chips from and to streaming memory that directly follow each other run
       at the same time, if they are merged (``merges``): the chip with the most to do counts.
@@ -119,31 +126,27 @@ class _Overlaps:
 
     def of(self, graph: Graph) -> dict[Op, int]:
         """The cycles hidden in all loops in ``graph``."""
-        self._total(graph)
+        self._room(graph)
         return self._hidden
 
-    def _total(self, graph: Graph) -> int:
-        """Cycles of ``graph``, when what overlaps in it has been hidden."""
+    def _room(self, graph: Graph) -> int:
+        """Cycles of ``graph`` in which no transfer is under way, when those in it are hidden."""
         order = self._schedule.orders[graph]
-        computing = sum(self._op(op) for op in order) - self._beside(graph, order)
+        room = sum(self._op(op) for op in order) - self._beside(graph, order)
         moving = list(self._overlapped(order))
         host = sum(self._host(op) for op in moving)
-        if not host:
-            return computing
-        for op in moving:
-            self._hidden[op] = self._host(op) * min(host, computing) // host
-        return max(host, computing)
+        for op in moving if host else ():
+            self._hidden[op] = self._host(op) * min(host, room) // host
+        return max(room - host, 0)
 
     def _op(self, op: Op) -> int:
-        """Cycles of ``op`` and what is nested in it, but for overlapped transfers."""
-        if op.attributes.get("overlapped"):
-            return 0
+        """Cycles of ``op`` and what is nested in it in which others can transfer."""
         trips = op.attributes.get("trip_count", 1)
         times = max(trips, 1) if op.op_type == "Loop" and isinstance(trips, int) else 1
-        own = op_cycles(self._phases.get(op, ()), self._target).total
+        own = self._device(op)
         if op.op_type == "If" and list(self._overlapped([op])):
             return own
-        inner = [self._total(nested) for nested in op.subgraphs.values()]
+        inner = [self._room(nested) for nested in op.subgraphs.values()]
         return times * (own + max(inner, default=0))
 
     def _overlapped(self, order: Sequence[Op]) -> Iterator[Op]:
@@ -154,16 +157,17 @@ class _Overlaps:
                 yield from (inner for inner in branch.ops if inner.attributes.get("overlapped"))
 
     def _beside(self, graph: Graph, order: Sequence[Op]) -> int:
-        """Cycles of transfers of ``graph`` that are hidden by where they stand in its order."""
+        """Hide transfers of ``graph`` by where they stand in its order; behind how many cycles."""
         found: dict[Op, int] = {}
         plain = [op for op in order if pipeline_step(graph, op) is None]
         if self._merges:
             for moves, run in groupby(plain, lambda op: op.op_type in _REMOTE):
                 found |= self._of_slower_chips(list(run)) if moves else {}
+        on_io: dict[Op, int] = {}
         for alone, stretch in groupby(order, lambda op: _joins(graph, op)):
-            found |= {} if alone else self._of_io_tiles(list(stretch), found)
-        self._hidden |= found
-        return sum(found.values())
+            on_io |= {} if alone else self._of_io_tiles(list(stretch), found)
+        self._hidden |= found | on_io
+        return sum(on_io.values())
 
     def _of_slower_chips(self, run: Sequence[Op]) -> dict[Op, int]:
         """The transfers of all chips but the one with the most to do."""
@@ -179,11 +183,11 @@ class _Overlaps:
         computing: dict[int | None, int] = defaultdict(int)
         for op in stretch:
             chip = op.settings.virtual_graph
-            if op.settings.tile_set == "io" and op.op_type in _TRANSFERS:
+            if op.settings.tile_set == "io" and op.op_type in TRANSFERS:
                 if op not in known:
                     moving[chip].append(op)
             elif op.settings.tile_set != "io":
-                computing[chip] += op_cycles(self._phases.get(op, ()), self._target).total
+                computing[chip] += self._device(op)
         return {
             op: self._host(op) * min(total, computing[chip]) // total
             for chip, ops in moving.items()
@@ -193,6 +197,11 @@ class _Overlaps:
 
     def _host(self, op: Op) -> int:
         return op_cycles(self._phases.get(op, ()), self._target).host
+
+    def _device(self, op: Op) -> int:
+        """Cycles in which transfers can hide: the link to the host is free, and tiles are busy."""
+        cycles = op_cycles(self._phases.get(op, ()), self._target)
+        return cycles.total - cycles.host
 
 
 def _joins(graph: Graph, op: Op) -> bool:

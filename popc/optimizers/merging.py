@@ -112,13 +112,18 @@ def _groups(updates: Sequence[UpdateFacts], merging: Merging, order: Sequence[Op
     if merging.kind is MergeVarUpdate.AUTO_LOOSE:
         return merge_loose(updates, merging.mem_threshold, _slack(order, merging))
     try:
-        return merge_tight(updates, merging.mem_threshold)
+        return merge_tight(updates, max(merging.mem_threshold, _average(updates)))
     except ValueError as error:
         raise OptionError(
             f"{_OPTION} is auto_tight, but {error}",
             subject="merge_var_update_mem_threshold",
             hint="choose a larger merge_var_update_mem_threshold",
         ) from None
+
+
+def _average(updates: Sequence[UpdateFacts]) -> int:
+    """The bytes of a weight on average: smaller groups would be more updates than weights."""
+    return -(-sum(update.nbytes for update in updates) // len(updates))
 
 
 def _update_of(graph: Graph, updates: Sequence[WeightUpdate], group: Group) -> WeightUpdate:
