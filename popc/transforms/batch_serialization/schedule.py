@@ -78,11 +78,11 @@ class BatchSchedule(Pass):
         orders = self.orders(graph) if graphs else {}
         return [text for nested in graphs for text in find_disorder(orders[nested], PARTITION)]
 
-    def _overlap(self) -> Overlap | None:
-        return Overlap(self.kind) if self.kind in OVERLAPPING else None
+    def _overlap(self, positions: Mapping[Op, Position]) -> Overlap | None:
+        return Overlap(self.kind, positions) if self.kind in OVERLAPPING else None
 
     def _sort_into_bins(self, sequencer: Sequencer, positions: Mapping[Op, Position]) -> None:
-        overlap = self._overlap()
+        overlap = self._overlap(positions)
         numbers = {place: number for number, place in enumerate(sorted(set(positions.values())))}
         bins = {
             op: numbers[position]
@@ -94,7 +94,7 @@ class BatchSchedule(Pass):
     def _let_parts_follow(
         self, sequencer: Sequencer, order: Sequence[Op], positions: Mapping[Op, Position]
     ) -> None:
-        overlap = self._overlap()
+        overlap = self._overlap(positions)
         chains = _chains(order, sequencer.before(), positions, overlap)
         for chain in chains.values():
             for first, second in pairwise(chain):

@@ -234,6 +234,36 @@ def test_the_next_part_is_loaded_before_the_current_one_is_computed() -> None:
     assert loads[2] < computed[1]
 
 
+@pytest.mark.parametrize("kind", ["overlap_on_io", "overlap_on_compute"])
+def test_copies_between_tiles_stand_together(kind: str) -> None:
+    """Nothing is computed or transferred between what goes in and what comes out."""
+    order = _scheduled(_with_transfers(), kind)
+    into, out = (_numbers(order, "IoTileCopy", way) for way in ("compute", "io"))
+    assert [into[1], into[2]] == [out[0] - 1, out[1] - 1]
+    stores, computed = _numbers(order, "RemoteStore"), _numbers(order, "Exp")
+    assert out[0] < stores[0] < out[1]
+    assert computed[0] < into[1]
+
+
+def test_what_a_part_loads_again_stays() -> None:
+    """Stored behind the first product, loaded before the last: what is between hides both."""
+    graph = Graph("again")
+    for phase in range(2):
+        settings = OpSettings(batch_phase=phase)
+        on_io = replace(settings, tile_set="io")
+        x = graph.add_input(f"x{phase}", _MATRIX)
+        first = build(graph, "Exp", [x], settings=settings).output
+        outside = _tile_copy(graph, first, "compute", "io", settings)
+        stored = build(graph, "RemoteStore", [outside], settings=on_io).output
+        inside = build(graph, "Neg", [first], settings=settings).output
+        loaded = build(graph, "RemoteLoad", [stored], settings=on_io).output
+        again = _tile_copy(graph, loaded, "io", "compute", settings)
+        graph.add_output("y", build(graph, "Add", [inside, again], settings=settings).output)
+    order = [op.op_type for op in _scheduled(graph, "overlap_on_io")]
+    assert order[: len(order) // 2] == order[len(order) // 2 :]
+    assert order[0] == "Exp"
+
+
 def test_without_overlap_a_part_is_stored_before_the_next_is_loaded() -> None:
     order = _scheduled(_with_transfers(), "isomorphic")
     loads, stores = _numbers(order, "RemoteLoad"), _numbers(order, "RemoteStore")
