@@ -71,7 +71,7 @@ class _Chips:
         return pipeline_step(graph, op) is not None
 
     def _nested(self, op: Op, times: int) -> Iterator[tuple[Graph, int]]:
-        """What runs inside ``op``, and how often; of branches, what is known to be taken."""
+        """The graphs that run inside ``op``, and how often; of branches, those that are taken."""
         callee = callee_of(op)
         if callee is not None:
             yield callee, times
