@@ -102,6 +102,8 @@ def build_archive(
 def _oldest_reader(manifest: Manifest, image: ProgramImage) -> int:
     """The first minor version of the format whose readers understand all of it."""
     programs: list[Manifest | ProgramSpec] = [manifest, *manifest.variants]
+    if oldest_reader(image) > 7:
+        return oldest_reader(image)
     if any(_have_a_name_in_common(program) for program in programs):
         return 7
     if any(spec.sizes for program in programs for spec in program.outputs):

@@ -12,7 +12,7 @@ from popc.cost.calls import bytes_of_copies, call_phases
 from popc.cost.chips import chip_of
 from popc.cost.execution import Execution
 from popc.cost.machine import Machine
-from popc.cost.mapping import LINEAR, Layout, layout_of
+from popc.cost.mapping import LINEAR, WEIGHTS, Layout, layout_of
 from popc.cost.memory import MemoryWalk
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import Timeline, pipeline_step
@@ -150,7 +150,10 @@ class _Estimator:
         self._io_machine: Machine | None = None
         self._schedule = schedule
         self._plan = plan
-        self._layouts: dict[Tensor, Layout] = {}
+        # What is computed at load lies as it is wanted, like weights.
+        self._layouts: dict[Tensor, Layout] = {
+            tensor: WEIGHTS for op in schedule.load for tensor in op.outputs
+        }
         self._chips = machine.target.num_ipus
         self.uses = CodeUses()
         self.planned_bytes: dict[Op, int] = {}  # temporary ones, of plans

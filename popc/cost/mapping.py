@@ -12,8 +12,10 @@ from popc_runtime.ground.frozen import frozen
 
 __all__ = [
     "LINEAR",
+    "WEIGHTS",
     "Layout",
     "Mapping",
+    "cast_lanes_of",
     "device_bytes",
     "lanes_of",
     "layout_of",
@@ -37,6 +39,11 @@ def lanes_of(dtype: DType) -> str:
     if dtype in {DType.FLOAT16, DType.BFLOAT16}:
         return "half"
     return "float" if dtype.is_float else "int"
+
+
+def cast_lanes_of(dtype: DType) -> str:
+    """The same for casts, which alone know elements of eight bits."""
+    return "quarter" if dtype.is_float8 else lanes_of(dtype)
 
 
 @frozen
@@ -136,9 +143,9 @@ class Layout:
 
 
 LINEAR = Layout("linear")
-_WEIGHTS = Layout("weights", placed=True)
+WEIGHTS = Layout("weights", placed=True)
 
 
 def layout_of(layouts: Table[Tensor, Layout], tensor: Tensor) -> Layout:
     """The layout of a tensor, of those that ops have given theirs."""
-    return layouts.get(tensor, _WEIGHTS if tensor.kind.outlasts_runs else LINEAR)
+    return layouts.get(tensor, WEIGHTS if tensor.kind.outlasts_runs else LINEAR)

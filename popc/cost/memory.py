@@ -18,6 +18,7 @@ from popc.cost.io_tiles import buffers_of_unrolled, find_on_io_tiles
 from popc.cost.mapping import Mapping as TileMapping
 from popc.cost.mapping import device_bytes, linear_mapping
 from popc.cost.phases import Phase
+from popc.cost.quarters import device_dtype
 from popc.cost.report import Categories, LiveStep, LiveTensor, MemoryReport, Regions
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.memory import MemoryPlan
@@ -47,7 +48,7 @@ class _Tiles:
             "io": range(target.compute_tiles, target.tiles_per_ipu),
         }
         self._on_io = find_on_io_tiles(graph) if target.num_io_tiles else frozenset[Tensor]()
-        self._chips = target.num_ipus
+        self._target = target
         self._chip = chip
         self.plan = plan
         self._next = dict.fromkeys(self._parts, 0)
@@ -96,7 +97,8 @@ class _Tiles:
             type_ = tensor.type
             name = "io" if tensor in self._on_io else "compute"
             part, first = self._parts[name], self._next[name]
-            one = linear_mapping(type_.size, type_.dtype, len(part), first=first)
+            dtype = device_dtype(tensor, self._target)
+            one = linear_mapping(type_.size, dtype, len(part), first=first)
             self._next[name] = (first + one.used) % len(part)
             self._mappings[tensor] = replace(one, start=part.start)
         return self._mappings[tensor]
@@ -108,7 +110,7 @@ class _Tiles:
 
     def runs_here(self, op: Op) -> bool:
         """True if the chip of this report runs ``op``."""
-        return chip_of(op, self._chips) == self._chip
+        return chip_of(op, self._target.num_ipus) == self._chip
 
     def lies_here(self, tensor: Tensor) -> bool:
         """True if the chip of this report holds ``tensor``, which an op computes."""
@@ -116,7 +118,7 @@ class _Tiles:
 
     def _home(self, tensor: Tensor) -> int:
         home = self._homes.of(tensor)
-        return home if home is not None and home < self._chips else 0
+        return home if home is not None and home < self._target.num_ipus else 0
 
     def lies_for_good(self, tensor: Tensor) -> bool:
         """True if memory is its own from load to unload."""
@@ -380,7 +382,7 @@ class MemoryWalk:
             name=tensor.name,
             type=str(type_),
             kind=kind,
-            bytes=type_.size * device_bytes(type_.dtype),
+            bytes=type_.size * device_bytes(device_dtype(tensor, self._target)),
             first=first,
             last=last,
             origin=_origin(tensor),

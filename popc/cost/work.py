@@ -14,7 +14,7 @@ from popc.cost.chips import chip_of
 from popc.cost.formulas import elementwise, movement, reduce
 from popc.cost.formulas.numbers import WORKERS, ceil_div
 from popc.cost.machine import Machine
-from popc.cost.mapping import Layout, device_bytes, lanes_of, layout_of
+from popc.cost.mapping import Layout, cast_lanes_of, device_bytes, lanes_of, layout_of
 from popc.cost.phases import Phase
 from popc.cost.planner import (
     PLACED,
@@ -29,6 +29,7 @@ from popc.cost.planner import (
     plan_gather,
     plan_scatter,
 )
+from popc.cost.quarters import multiplies_quarters
 from popc.ir import Op, Tensor, TensorType
 from popc.ir.attributes import integer, integers, text
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
@@ -142,8 +143,11 @@ class Work:
 
     def cast(self, source: DType, to: DType, size: int) -> None:
         """A change of type; none for types that the device does not tell apart."""
-        pair = lanes_of(source), lanes_of(to)
-        if pair[0] != pair[1] or device_bytes(source) != device_bytes(to):
+        pair = cast_lanes_of(source), cast_lanes_of(to)
+        if "quarter" in pair and pair not in {("quarter", "half"), ("half", "quarter")}:
+            self.cast(source, DType.FLOAT16, size)  # there is no other way
+            self.cast(DType.FLOAT16, to, size)
+        elif pair[0] != pair[1] or device_bytes(source) != device_bytes(to):
             self.compute("cast", elementwise.cast(*pair, self.share(size, to)), "Cast")
 
     def bias(self, index: int, channels: int) -> None:
@@ -343,6 +347,8 @@ class Work:
 
     def types(self, dtype: DType) -> tuple[str, str, str]:
         """Types of operands, partial sums and result of a product of ``dtype``."""
+        if multiplies_quarters(self.op, self.machine.target):
+            return "quarter", "half", "half"
         if lanes_of(dtype) != "half":
             return "float", "float", "float"
         if self.op.op_type in SUMS_OF_PRODUCTS:

@@ -61,6 +61,7 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
     "BatchNormalization": ("epsilon", "momentum"),
     "Bucketize": ("right",),
     "Call": ("callee",),
+    "CastThenPow2Scale": ("to",),
     "CrossReplicaSum": (*_GROUP, "op"),
     "Ctc": ("blank", "outDataType", "reduction", "zeroInfinity"),
     "CtcBeamSearchDecoder": ("beam_width", "blank", "top_paths"),
@@ -93,6 +94,7 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
     "Nll": ("ignoreIndex", "inputIsLogProbability", "reduction"),
     "NormalizeImage": ("scale",),
     "PackedDataBlock": ("callback", "callbackBatchSize", "maxSequenceLengths", "resultSize"),
+    "Pow2ScaleThenCast": ("saturate", "to"),
     "PrintTensor": (
         *("closeBracket", "digits", "edgeItems", "floatFormat", "maxLineWidth", "openBracket"),
         *("print_gradient", "separator", "summariseThreshold", "title"),
@@ -192,7 +194,7 @@ _ANY_NODE: Final = {
         "says which operands may be overwritten; the memory planner decides that"
     ),
 }
-_DISTANT: Final = Ignored("concerns 8-bit floats only, which popc refuses")
+_DISTANT: Final = Ignored("concerns powers of two in 8 bits only, which popc refuses")
 _WIDE: Final = Ignored("popc computes in float32 or wider, and rounds once at the end")
 _HIDDEN: Final = Ignored("follows from the shape of the weights")
 _ALL_STEPS: Final = Ignored("old opsets: the model names the results that it uses")
@@ -203,14 +205,14 @@ _SHARED: Final = Ignored("concerns buffers of the host; popc allocates its own")
 
 IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     ("", "Attention"): {"softmax_precision": _WIDE},
-    ("", "Cast"): {"round_mode": _DISTANT, "saturate": _DISTANT},
-    ("", "CastLike"): {"round_mode": _DISTANT, "saturate": _DISTANT},
+    ("", "Cast"): {"round_mode": _DISTANT},
+    ("", "CastLike"): {"round_mode": _DISTANT},
     ("", "GRU"): {"hidden_size": _HIDDEN, "output_sequence": _ALL_STEPS},
     ("", "Gemm"): {"broadcast": Ignored("before opset 7: C broadcasts whenever its shape does")},
     ("", "GroupNormalization"): {"stash_type": _WIDE},
     ("", "LSTM"): {"hidden_size": _HIDDEN, "output_sequence": _ALL_STEPS},
     ("", "Optional"): {"type": Ignored("is that of the operand; an empty one has none")},
-    ("", "QuantizeLinear"): {"precision": _WIDE, "saturate": _DISTANT},
+    ("", "QuantizeLinear"): {"precision": _WIDE},
     ("", "RMSNormalization"): {"stash_type": _WIDE},
     ("", "RNN"): {"hidden_size": _HIDDEN, "output_sequence": _ALL_STEPS},
     ("", "SimplifiedLayerNormalization"): {"stash_type": _WIDE},

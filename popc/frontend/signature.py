@@ -23,6 +23,7 @@ __all__ = ["check_signature"]
 _VARIADIC: Final = onnx.defs.OpSchema.FormalParameterOption.Variadic
 _SINGLE: Final = onnx.defs.OpSchema.FormalParameterOption.Single
 _OLDEST_CHECKED: Final = 7  # opset; what exporters wrote for older ones goes beyond the definitions
+_EIGHT_BITS: Final = ("Conv", "MatMul")  # PopART's products have operands that ONNX's do not
 # Inputs that Resize-11 demands although sizes take their place: PopART's builder leaves them out.
 _IN_PLACE_OF: Final = frozenset([("Resize", "scales")])
 _NAMES: Final = {"tensor(float)": DType.FLOAT32, "tensor(double)": DType.FLOAT64} | {
@@ -67,6 +68,8 @@ def check_signature(
     signature = _signature(op_type, domain, version)
     if signature is None or (not domain and version < _OLDEST_CHECKED):
         return
+    if op_type in _EIGHT_BITS and any(_has_eight_bits(value) for value in inputs):
+        return
     count = len(inputs)
     while count and inputs[count - 1] is None:
         count -= 1
@@ -77,6 +80,10 @@ def check_signature(
     bound: dict[str, tuple[int, DType]] = {}
     for index in range(count):
         _check_input(signature.formal(index), index, inputs[index], bound)
+
+
+def _has_eight_bits(value: Value | None) -> bool:
+    return isinstance(value, Tensor) and value.type.dtype.is_float8
 
 
 def _check_input(

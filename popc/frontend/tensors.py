@@ -38,6 +38,10 @@ _DTYPES: Final[dict[int, DType]] = {
     onnx.TensorProto.BFLOAT16: DType.BFLOAT16,
     onnx.TensorProto.FLOAT: DType.FLOAT32,
     onnx.TensorProto.DOUBLE: DType.FLOAT64,
+    onnx.TensorProto.FLOAT8E4M3FN: DType.FLOAT8E4M3FN,
+    onnx.TensorProto.FLOAT8E4M3FNUZ: DType.FLOAT8E4M3FNUZ,
+    onnx.TensorProto.FLOAT8E5M2: DType.FLOAT8E5M2,
+    onnx.TensorProto.FLOAT8E5M2FNUZ: DType.FLOAT8E5M2FNUZ,
 }
 _ONNX: Final = {dtype: number for number, dtype in _DTYPES.items()}
 
@@ -137,7 +141,7 @@ def _from_fields(proto: onnx.TensorProto) -> Array:
 
 
 def _stored(array: Array, dtype: DType) -> Array:
-    """``array`` as kernels expect it: native byte order, bfloat16 as bits, bools 0 or 1."""
+    """``array`` as kernels expect it: native byte order, narrow floats as bits, bools 0 or 1."""
     if dtype is DType.BOOL:
         return np.asarray(array.view(np.uint8) != 0)
     if not array.dtype.isnative:

@@ -8,6 +8,7 @@ import numpy as np
 
 from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor, TensorType
 from popc.ops import OPS
+from popc.ops.float8 import check_float8
 from popc.ops.shared import shared
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attributes
@@ -25,6 +26,7 @@ def infer_types(
         ModelError: the operands or attributes do not fit the op.
     """
     try:
+        check_float8(op_type, inputs)
         types = OPS[op_type].infer(inputs, attributes)
     except ModelError as error:
         operands = ", ".join("-" if type_ is None else str(type_) for type_ in inputs)

@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.ops.build import can_evaluate, evaluate
+from popc.ops.float8 import DEVICE_FLOATS8
 from popc.transforms.base import RewritePass
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
@@ -19,7 +20,8 @@ class ConstantFolding(RewritePass):
 
     Results may be larger than the operands by ``growth_limit`` bytes; beyond that the op stays,
     and the runtime computes it once when it loads the archive (weights stored as int8 and used as
-    float32, broadcast constants).
+    float32, broadcast constants).  So do floats of eight bits in a format that chips multiply as
+    it is.
 
     Before::
 
@@ -43,6 +45,8 @@ class ConstantFolding(RewritePass):
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Fold ``op`` if it is worth it."""
         operands = op.present_inputs
+        if op.op_type == "CastThenPow2Scale" and op.operand(0).type.dtype in DEVICE_FLOATS8:
+            return False
         if not all(tensor.is_constant for tensor in operands) or not can_evaluate(op):
             return False
         # An operand that others still read stays in the archive, so it does not pay for the result.

@@ -70,7 +70,7 @@ def test_truncated_headers(size: int) -> None:
     [
         ({"version": (2, 3)}, "has format 2.3,"),
         ({"version": (0, 9)}, "has format 0.9,"),
-        ({"version": (1, 9), "oldest_reader": 8}, "has format 1.9 and needs a reader of 1.8,"),
+        ({"version": (1, 10), "oldest_reader": 9}, "has format 1.10 and needs a reader of 1.9,"),
         ({"flags": 4}, "has format flags 0x0004,"),
     ],
 )
@@ -82,7 +82,7 @@ def test_incompatible_versions_say_what_to_do(changes: dict[str, Any], found: st
     error = caught.value
     assert error.message == f"the archive {found} which this runtime cannot read"
     assert error.details[0].endswith("written by popc 9.1")
-    assert error.details[1] == "supported: format 1.0 to 1.7"
+    assert error.details[1] == "supported: format 1.0 to 1.8"
     assert "compile the model again" in error.hint
 
 

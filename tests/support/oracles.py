@@ -208,7 +208,7 @@ def run_one(op: Op, values: Mapping[Tensor, Array]) -> list[Array]:
 
 def _stored(array: Array, type_: TensorType) -> Array:
     assert array.shape == type_.shape
-    return array.view(np.uint16) if type_.dtype is DType.BFLOAT16 else array
+    return array if type_.dtype is type_.dtype.stored else array.view(type_.dtype.storage)
 
 
 def _shown(array: Array, type_: TensorType) -> Array:

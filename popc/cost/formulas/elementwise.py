@@ -28,7 +28,7 @@ __all__ = [
     "unary",
 ]
 
-# The kinds of elements that vertices exist for: "half", "float" or "int".
+# The kinds of elements that vertices exist for: "half", "float" or "int"; casts know "quarter".
 Lanes = str
 
 _BASIC_OVERHEAD: Final = 11  # cycles of the supervisor, as poplibs' basicOpSupervisorOverhead
@@ -192,6 +192,9 @@ def cast(source: Lanes, result: Lanes, elements: Count) -> Count:
 _CAST: Final = {
     ("half", "float"): (1, 2),
     ("float", "half"): (2, 4),
+    ("quarter", "half"): (1, 4),
+    ("half", "quarter"): (2, 8),
+    ("quarter", "quarter"): (13, 8),
     ("half", "half"): (1, 4),
     ("float", "float"): (1, 2),
     ("int", "int"): (1, 2),

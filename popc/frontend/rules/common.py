@@ -60,9 +60,19 @@ def reshaped(node: Node, x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x.type.shape == shape else node.emit("Reshape", [x], {"shape": shape})
 
 
-def converted(node: Node, x: Tensor, dtype: DType) -> Tensor:
-    """``x`` with another element type."""
-    return x if x.type.dtype is dtype else node.emit("Cast", [x], {"to": dtype.value})
+def converted(node: Node, x: Tensor, dtype: DType, *, saturates: bool = True) -> Tensor:
+    """``x`` with another element type; ``saturates``: in eight bits, what is too large."""
+    to = {"to": dtype.value}
+    if x.type.dtype is dtype:
+        return x
+    if x.type.dtype.is_float8:
+        if dtype.is_float:
+            return node.emit("CastThenPow2Scale", [x], {**to})
+        x = node.emit("CastThenPow2Scale", [x], {"to": DType.FLOAT32.value})
+    if dtype.is_float8:
+        wide = x if x.type.dtype.is_float else converted(node, x, DType.FLOAT32)
+        return node.emit("Pow2ScaleThenCast", [wide], {**to, "saturate": int(saturates)})
+    return node.emit("Cast", [x], {**to})
 
 
 def integers_of(node: Node, index: int, name: str, what: str) -> tuple[int, ...] | None:

@@ -191,7 +191,7 @@ def _memory_of(value: object, spec: TensorSpec) -> memoryview:
             array = np.asarray(value)
         except (TypeError, ValueError) as error:
             raise _mismatch(spec, f"an array interface that lies: {error}", "") from error
-        if spec.dtype is DType.BFLOAT16 and array.dtype.name == spec.dtype:  # as ml_dtypes has it
+        if array.dtype.name.replace("float8_", "float8") == spec.dtype:  # as ml_dtypes has them
             array = array.view(spec.dtype.storage)
         try:
             return array.data

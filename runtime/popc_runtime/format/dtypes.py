@@ -21,8 +21,9 @@ Array: TypeAlias = "npt.NDArray[Any]"
 class DType(StrEnum):
     """Element type of a tensor, by its ONNX name in lower case.
 
-    numpy has no bfloat16, and the runtime depends on nothing that adds one: a bfloat16 tensor is
-    stored as the uint16 array of its bit patterns.  Every other type is stored as itself.
+    numpy has no bfloat16 and no floats of eight bits, and the runtime depends on nothing that adds
+    them: such a tensor is stored as the uint16 or uint8 array of its bit patterns.  Every other
+    type is stored as itself.
     """
 
     BOOL = "bool"
@@ -38,6 +39,10 @@ class DType(StrEnum):
     BFLOAT16 = "bfloat16"
     FLOAT32 = "float32"
     FLOAT64 = "float64"
+    FLOAT8E4M3FN = "float8e4m3fn"
+    FLOAT8E4M3FNUZ = "float8e4m3fnuz"
+    FLOAT8E5M2 = "float8e5m2"
+    FLOAT8E5M2FNUZ = "float8e5m2fnuz"
 
     @property
     def storage(self) -> np.dtype[Any]:
@@ -52,7 +57,7 @@ class DType(StrEnum):
     @property
     def stored(self) -> DType:
         """The type that the elements are stored as."""
-        return DType.UINT16 if self is DType.BFLOAT16 else self
+        return _STORED.get(self, self)
 
     @property
     def code(self) -> str:
@@ -67,8 +72,13 @@ class DType(StrEnum):
 
     @property
     def is_float(self) -> bool:
-        """True if this is a floating-point type."""
+        """True if this is a floating-point type that is computed with."""
         return self in _FLOATS
+
+    @property
+    def is_float8(self) -> bool:
+        """True if this is a float of eight bits: stored, moved and converted."""
+        return self in _FLOATS8
 
     @property
     def is_signed(self) -> bool:
@@ -87,19 +97,23 @@ class DType(StrEnum):
 
     @classmethod
     def of(cls, dtype: npt.DTypeLike) -> DType:
-        """The DType that numpy's ``dtype`` stands for (ml_dtypes' bfloat16 included, by name).
+        """The DType that numpy's ``dtype`` stands for (those of ml_dtypes included, by name).
 
         Raises:
             ValueError: numpy's ``dtype`` has no counterpart (complex, object, datetime, ...).
         """
         import numpy as np
 
-        return cls(np.dtype(dtype).name)
+        return cls(np.dtype(dtype).name.replace("float8_", "float8"))
 
 
-# As `struct` calls the elements; bfloat16 as it is stored.
-_CODES: Final = dict(zip(DType, "?bhiqBHIQeHfd", strict=True))
+# As `struct` calls the elements; bfloat16 and floats of eight bits as they are stored.
+_CODES: Final = dict(zip(DType, "?bhiqBHIQeHfdBBBB", strict=True))
 _ITEMSIZES: Final = {dtype: calcsize(code) for dtype, code in _CODES.items()}
+_FLOATS8: Final = frozenset(
+    {DType.FLOAT8E4M3FN, DType.FLOAT8E4M3FNUZ, DType.FLOAT8E5M2, DType.FLOAT8E5M2FNUZ}
+)
+_STORED: Final = {DType.BFLOAT16: DType.UINT16} | dict.fromkeys(_FLOATS8, DType.UINT8)
 _FLOATS: Final = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
 
 
@@ -107,5 +121,4 @@ _FLOATS: Final = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.
 def _storage() -> dict[DType, np.dtype[Any]]:
     import numpy as np  # programs that need none of its arrays go without
 
-    names = {dtype: "uint16" if dtype is DType.BFLOAT16 else dtype.value for dtype in DType}
-    return {dtype: np.dtype(name) for dtype, name in names.items()}
+    return {dtype: np.dtype(dtype.stored.value) for dtype in DType}

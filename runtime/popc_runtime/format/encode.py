@@ -56,6 +56,8 @@ def encode_program(image: ProgramImage) -> bytes:
 
 def oldest_reader(image: ProgramImage) -> int:
     """The first minor version of the format whose readers understand all of ``image``."""
+    if any(slot.dtype.is_float8 for slot in image.slots):
+        return 8
     if _has_panels(image):
         return 2
     later = (Region.PARAMETER, Region.REMOTE)

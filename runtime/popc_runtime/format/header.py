@@ -33,7 +33,7 @@ __all__ = ["DIGEST_SIZE", "FORMAT_VERSION", "HEADER_SIZE", "MAGIC", "Header", "i
 
 MAGIC: Final = b"\x89POPX\r\n\x1a"
 # Archives of other major versions are refused; what a minor version adds can mostly be skipped.
-FORMAT_VERSION: Final = (1, 7)
+FORMAT_VERSION: Final = (1, 8)
 DIGEST_SIZE: Final = 32  # SHA-256
 _LAYOUT: Final = struct.Struct("<8sHHHHQII32s")
 HEADER_SIZE: Final = _LAYOUT.size

@@ -24,10 +24,12 @@ __all__ = ["DOMAIN", "RULES", "constant_like", "emit_zeros", "graphcore_domain",
 
 DOMAIN: Final = "ai.graphcore"
 
-# PopART's numbers of its element types; 2 and 3 are its two of eight bits.
+# PopART's numbers of its element types.
 _POPART_DTYPES: Final = {
     0: DType.UINT8,
     1: DType.INT8,
+    2: DType.FLOAT8E4M3FNUZ,
+    3: DType.FLOAT8E5M2FNUZ,
     4: DType.UINT16,
     5: DType.INT16,
     6: DType.INT32,

@@ -6,6 +6,7 @@ from typing import Final
 
 from popc.frontend.node import Node
 from popc.frontend.rules.common import default_domain
+from popc.frontend.rules.float8 import has_float8, scaled_product
 from popc.frontend.rules.onnx.windows import kernel_shape, split_padding, window_attribute_map
 from popc.ir import AttributeMap, Shape, Tensor
 from popc.ops.windows import window_attributes
@@ -25,6 +26,8 @@ def _conv_attributes(node: Node, x: Tensor, w: Tensor) -> AttributeMap:
 
 def _conv(node: Node) -> Tensor:
     x, w = node.input(0), node.input(1)
+    if has_float8(node):
+        return scaled_product(node, "Conv", _conv_attributes(node, x, w))
     return node.emit("Conv", [x, w, node.optional(2)], _conv_attributes(node, x, w))
 
 

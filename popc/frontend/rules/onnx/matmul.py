@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc.frontend.node import Node
+from popc.frontend.node import Node, RuleResult
 from popc.frontend.rules.common import default_domain, same_op
+from popc.frontend.rules.float8 import has_float8, scaled_product
 from popc.frontend.rules.onnx.einsum import einsum
 from popc.ir import Tensor
 
@@ -23,11 +24,15 @@ def _gemm(node: Node) -> Tensor:
     return node.emit("Gemm", [node.input(0), node.input(1), node.optional(2)], attributes)
 
 
+def _matmul(node: Node) -> RuleResult:
+    return scaled_product(node, "MatMul", {}) if has_float8(node) else same_op(node)
+
+
 RULES: Final = default_domain(
     {
         "Det": same_op,
         "Einsum": einsum,
         "Gemm": _gemm,
-        "MatMul": same_op,
+        "MatMul": _matmul,
     }
 )

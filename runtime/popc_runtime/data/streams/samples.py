@@ -114,9 +114,9 @@ def _mismatch(
 
 
 def as_stored(array: Array, dtype: DType) -> Array:
-    """``array`` as its elements are stored: numbers of ml_dtypes.bfloat16 as their bit patterns."""
-    is_bfloat16 = array.dtype.name == dtype == DType.BFLOAT16
-    return array.view(dtype.storage) if is_bfloat16 else array
+    """``array`` as its elements are stored: numbers of ml_dtypes as their bit patterns."""
+    is_number = array.dtype.name.replace("float8_", "float8") == dtype
+    return array.view(dtype.storage) if is_number else array
 
 
 def _advice(array: Array, stream: StreamType, shape: tuple[int, ...]) -> str:

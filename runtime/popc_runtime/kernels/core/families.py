@@ -163,6 +163,10 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Where",
         "Xor",
     ),
+    "float8": (
+        "CastThenPow2Scale",
+        "Pow2ScaleThenCast",
+    ),
     "fused": ("FusedElementwise",),
     "host": ("IoTileCopy",),
     "image": ("GridSample",),

@@ -1,0 +1,64 @@
+"""Floats of eight bits: powers of two as scales, and PopART's products."""
+
+from __future__ import annotations
+
+from math import frexp
+from typing import Final
+
+from popc.frontend.node import Node
+from popc.frontend.rules.common import converted
+from popc.ir import AttributeMap, Tensor
+from popc_runtime.errors import ModelError
+from popc_runtime.format import DType
+
+__all__ = ["check_exponent", "exponent_of", "has_float8", "scaled_product"]
+
+_EXPONENTS: Final = range(-32, 32)  # that an IPU multiplies while it converts
+
+
+def exponent_of(node: Node, index: int) -> int | None:
+    """The exponent of a known scale that is one power of two within what an IPU multiplies."""
+    value = node.known(index)
+    if value is None or value.size != 1 or node.input(index).type.dtype is DType.BFLOAT16:
+        return None
+    fraction, exponent = frexp(float(value.reshape(()).item()))
+    return exponent - 1 if fraction == 0.5 and exponent - 1 in _EXPONENTS else None
+
+
+def check_exponent(node: Node, index: int) -> None:
+    """Refuse a known exponent that an IPU does not multiply.
+
+    Raises:
+        ModelError: it is out of range.
+    """
+    value = node.known(index)
+    if value is not None and value.size == 1 and int(value.reshape(()).item()) not in _EXPONENTS:
+        raise ModelError(f"log2_scale is {value.reshape(()).item()}, expected -32 to 31")
+
+
+def has_float8(node: Node) -> bool:
+    """True if one of the two operands of a product has eight bits."""
+    return any(node.input(index).type.dtype.is_float8 for index in range(2))
+
+
+def scaled_product(node: Node, op_type: str, attributes: AttributeMap) -> Tensor:
+    """PopART's product of two operands of eight bits: float16, scaled by 2 ** operand 2.
+
+    Raises:
+        ModelError: only one operand has eight bits, or the exponent is not one int32.
+    """
+    types = [node.input(index).type.dtype for index in range(2)]
+    if not all(dtype.is_float8 for dtype in types):
+        raise ModelError(
+            f"operands of types {types[0]} and {types[1]}: a product of eight-bit floats needs "
+            "both of them; cast the other one, or cast both to float16"
+        )
+    exponent = node.optional(2)
+    if exponent is None:
+        halves = [converted(node, node.input(index), DType.FLOAT16) for index in range(2)]
+        return node.emit(op_type, halves, {**attributes})
+    check_exponent(node, 2)
+    to = {"to": DType.FLOAT32.value}  # a half would overflow before it is scaled
+    first = node.emit("CastThenPow2Scale", [node.input(0)], {**to})
+    second = node.emit("CastThenPow2Scale", [node.input(1), exponent], {**to})
+    return converted(node, node.emit(op_type, [first, second], {**attributes}), DType.FLOAT16)

@@ -1,0 +1,71 @@
+"""Between floats of eight bits and others, with a power of two as scale.
+
+The scale is multiplied in float32, and what results is rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from popc_runtime.format.dtypes import Array
+from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.parts.float8 import codes_of, encode_table, value_table
+
+__all__ = ["KERNELS"]
+
+_BLOCK: Final = 1 << 16  # elements whose temporary arrays fit a second-level cache
+
+
+def _pieces(out: Array, x: Array) -> Iterator[tuple[Array, Array]]:
+    """Parts of both along the first dimension, of about `_BLOCK` elements."""
+    if x.ndim == 0 or x.size <= _BLOCK:
+        yield out, x
+        return
+    rows = max(_BLOCK // max(x.size // x.shape[0], 1), 1)
+    for start in range(0, x.shape[0], rows):
+        yield out[start : start + rows], x[start : start + rows]
+
+
+def _decode(binding: Binding) -> Calls:
+    """``x * 2 ** operand 1``."""
+    dtype = binding.input_dtypes[0]
+    assert dtype is not None, "an operand has a type"
+    table = value_table(dtype)
+    scale = binding.optional(1)
+
+    def call(out: Array, x: Array) -> Call:
+        def run() -> None:
+            values = table[x]
+            scaled = values if scale is None else np.ldexp(values, scale.reshape(()))
+            np.copyto(out, scaled, casting="unsafe")
+
+        return run
+
+    return tuple(call(*piece) for piece in _pieces(binding.output(), binding.input(0)))
+
+
+def _encode(binding: Binding) -> Calls:
+    """``x * 2 ** operand 1``, rounded to the format."""
+    dtype = binding.output_dtypes[0]
+    assert dtype is not None, "an output has a type"
+    table = encode_table(dtype, saturates=bool(binding.integer("saturate", 1)))
+    scale = binding.optional(1)
+
+    def call(out: Array, x: Array) -> Call:
+        def run() -> None:
+            wide = x.astype(np.float32)
+            scaled = wide if scale is None else np.ldexp(wide, scale.reshape(()))
+            np.copyto(out, codes_of(scaled, table))
+
+        return run
+
+    return tuple(call(*piece) for piece in _pieces(binding.output(), binding.input(0)))
+
+
+KERNELS: Final[dict[str, Kernel]] = {
+    "CastThenPow2Scale": _decode,
+    "Pow2ScaleThenCast": _encode,
+}

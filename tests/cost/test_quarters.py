@@ -1,0 +1,98 @@
+"""Floats of eight bits on the device: one byte each, and twice the rate of half precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import popc
+from popc.cost import CostReport
+from popc.cost.formulas import elementwise
+
+_ROWS, _DEPTH, _COLUMNS = 512, 2048, 1024
+_NARROW: dict[int, Any] = {
+    TensorProto.FLOAT8E4M3FNUZ: ml_dtypes.float8_e4m3fnuz,
+    TensorProto.FLOAT8E5M2FNUZ: ml_dtypes.float8_e5m2fnuz,
+    TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn,
+}
+
+
+def _product(number: int, scale: float = 0.5) -> onnx.ModelProto:
+    """x [512, 2048] by weights [2048, 1024], both quantised unless ``number`` is float16."""
+    node, half = helper.make_node, TensorProto.FLOAT16
+    dtype = _NARROW.get(number, np.float16)
+    weights = [numpy_helper.from_array(np.ones((_DEPTH, _COLUMNS), dtype), "w")]
+    nodes = [node("MatMul", ["x", "w"], ["y"])]
+    if number in _NARROW:
+        zero = helper.make_tensor("z", number, [], [0.0])
+        weights += [numpy_helper.from_array(np.array(scale, np.float16), "s"), zero]
+        nodes = [
+            node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            node("DequantizeLinear", ["q", "s", "z"], ["x8"]),
+            node("DequantizeLinear", ["w", "s", "z"], ["w8"]),
+            node("MatMul", ["x8", "w8"], ["y"]),
+        ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value("x", half, [_ROWS, _DEPTH])], [value("y", half, [_ROWS, _COLUMNS])],
+        weights,
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def _estimate(number: int, target: str = "c600", scale: float = 0.5) -> CostReport:
+    options = {"target": target, "partials_type_matmuls": "half"}
+    return popc.estimate(_product(number, scale), options=options)
+
+
+def _cycles(report: CostReport, op_type: str) -> int:
+    return sum(op.cycles.compute for op in report.ops if op.op_type == op_type)
+
+
+def _convolving(report: CostReport) -> int:
+    return sum(
+        phase.compute for op in report.ops for phase in op.phases if phase.name == "convolve"
+    )
+
+
+@pytest.mark.parametrize("number", [TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2FNUZ])
+def test_products_take_eight_bits(number: int) -> None:
+    narrow, half = _estimate(number), _estimate(TensorProto.FLOAT16)
+    assert _cycles(narrow, "CastThenPow2Scale") == 0
+    tiles, peak = narrow.target.compute_tiles, 256  # operations of a tile in a cycle
+    least = 2 * _ROWS * _DEPTH * _COLUMNS / (tiles * peak)
+    assert least < _convolving(narrow) < 0.6 * _convolving(half)
+    bytes_ = [report.memory[0].average.variables for report in (narrow, half)]
+    assert bytes_[0] == pytest.approx(bytes_[1] / 2, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("number", "target", "scale"),
+    [
+        (TensorProto.FLOAT8E4M3FNUZ, "gc200", 0.5),
+        (TensorProto.FLOAT8E4M3FNUZ, "c600", 0.3),
+        (TensorProto.FLOAT8E4M3FN, "c600", 0.5),
+    ],
+    ids=["chip", "scale", "format"],
+)
+def test_what_a_chip_does_not_multiply_is_converted(number: int, target: str, scale: float) -> None:
+    """Other chips, scales that are no powers of two, formats that are not the chip's."""
+    wide = _estimate(number, target, scale)
+    half = _estimate(TensorProto.FLOAT16, target)
+    assert _cycles(wide, "CastThenPow2Scale") > 0
+    assert _cycles(wide, "MatMul") == _cycles(half, "MatMul")
+
+
+@pytest.mark.parametrize(
+    ("source", "result", "cycles"),
+    [("quarter", "half", 100), ("half", "quarter", 100), ("quarter", "quarter", 650)],
+)
+def test_casts(source: str, result: str, cycles: int) -> None:
+    """poplibs' figures: 1 cycle for four halves, 2 for eight quarters, 13 for eight."""
+    elements = 6 * 400
+    assert elementwise.cast(source, result, elements) == 12 + 6 * (18 + 19 + cycles)
