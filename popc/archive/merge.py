@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from popc.memory import ConstantBlock
@@ -33,7 +33,7 @@ from popc_runtime.format import (
     VariableSpec,
     reach,
 )
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 
 __all__ = ["ProgramPart", "merge_images"]
 
@@ -75,7 +75,7 @@ def merge_images(
     return merger.image(), tuple(merger.constants.blocks), tuple(variables)
 
 
-@dataclass(slots=True)
+@mutable
 class _Constants:
     """Constants by their content; ``on_bytes`` is told how many of ``total`` bytes were seen."""
 

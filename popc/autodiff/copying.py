@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["GraphCopy", "copy_graph", "copy_ops", "is_repeatable", "prune"]
 
 
-@dataclass(slots=True)
+@mutable
 class GraphCopy:
     """A copy of a graph, with what its parts are copies of, at all depths.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,12 @@ from popc_runtime.errors import ResourceError, UsageError
 if TYPE_CHECKING:
     from popc.ir import Graph, Op
     from popc.progress import OnGraph
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["Dumps", "parse_window"]
 
 
-@dataclass(slots=True)
+@mutable
 class Dumps:
     """Collects texts while a model is compiled, and writes them when that has succeeded.
 

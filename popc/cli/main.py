@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
 import click
 
+import popc
 from popc.cli.console import Console, wants_color
 from popc.cli.group import LazyGroup
 from popc.cli.report import Report
@@ -26,6 +25,9 @@ __all__ = ["main", "run"]
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells report it
 TERMINATED: Final = 143  # 128 + SIGTERM
 INTERNAL: Final = 70  # EX_SOFTWARE of sysexits.h
+
+# New objects between two looks for cycles among them: importing makes many, and all of them stay.
+_COLLECTED_AT: Final = 100_000
 
 # The options of the root command, which may stand behind the verb too: no verb has such options.
 _NESTED: Final = ("cache", "feed")  # verbs with verbs of their own
@@ -49,7 +51,7 @@ Exit codes:
 def _show_version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's signature
     del parameter
     if asked and not context.resilient_parsing:
-        number = version("popc")
+        number = popc.__version__
         context.obj[0].show(Report("version", {"version": number}, f"popc, version {number}"))
         context.exit()
 
@@ -135,6 +137,7 @@ def _replace_closed_streams() -> None:
 def main() -> NoReturn:
     """The ``popc`` command."""
     _replace_closed_streams()
+    gc.set_threshold(_COLLECTED_AT)
     signal.signal(signal.SIGTERM, _on_sigterm)
     sys.exit(run(sys.argv[1:]))
 
@@ -241,6 +244,9 @@ def _asks_for_json(arguments: Sequence[str]) -> bool:
 
 
 def _report_bug(console: Console, verb: str) -> int:
+    import tempfile  # slow to import, as is what shows tracebacks
+    import traceback
+
     with tempfile.NamedTemporaryFile(
         "w", prefix="popc-crash-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:

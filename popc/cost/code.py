@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from popc.cost.report import CODE_CATEGORIES
 from popc.ir import Graph, Op
 from popc.target import Target
 from popc_runtime.format import Array
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["measure_code", "total"]
 
@@ -55,7 +55,7 @@ def total(code: Mapping[str, Array]) -> Array:
     return found
 
 
-@dataclass(slots=True)
+@mutable
 class _Place:
     """Tiles are taken in turns by what does not need all of them."""
 

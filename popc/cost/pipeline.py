@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final
 
 from popc.cost.phases import Cycles
 from popc.ir import Graph, Op
 from popc.ops.main_loops import PIPELINE
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 
 __all__ = ["PipelineCost", "StageCost", "Timeline", "pipeline_step"]
 
@@ -93,7 +93,7 @@ class PipelineCost:
         }
 
 
-@dataclass(slots=True)
+@mutable
 class _Step:
     """The work at one time: cycles by chip."""
 

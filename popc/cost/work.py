@@ -8,7 +8,7 @@ on the busiest tile.
 from __future__ import annotations
 
 from collections.abc import Mapping as Table
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from popc.cost.chips import chip_of
 from popc.cost.formulas import elementwise, movement, reduce
@@ -34,11 +34,12 @@ from popc.ir import Op, Tensor, TensorType
 from popc.ir.attributes import integer, integers, text
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["Work"]
 
 
-@dataclass(slots=True)
+@mutable
 class Work:
     """The phases of one op, while its rule tells them."""
 

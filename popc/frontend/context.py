@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import onnx
 
@@ -14,6 +14,7 @@ from popc.frontend.problems import Problems
 from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.sizes import SizeTable
 from popc.ir import Tensor, TensorType
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["ImportContext", "never"]
 
@@ -24,7 +25,7 @@ def never(name: str, type_: TensorType) -> bool:
     return False
 
 
-@dataclass(slots=True)
+@mutable
 class ImportContext:
     """The state of importing a whole model: functions, data folder, problems, known values.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from popc.frontend.names import shown
 from popc_runtime.errors import DataDependentShapeError, ModelError, SpokenHint, UnsupportedOpError
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["AlreadyReported", "DataDependent", "Problems"]
 
@@ -25,7 +26,7 @@ class AlreadyReported(Exception):
     """Raised by an import rule whose subgraph contains a problem that has been recorded."""
 
 
-@dataclass(slots=True)
+@mutable
 class Problems:
     """Problems by kind; each kind groups the nodes that share a description."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 
 __all__ = ["CallSite", "OpSettings", "ProductCut", "Recompute", "StepPart"]
 
@@ -67,7 +67,7 @@ class CallSite(NamedTuple):
         return f"{self.callee}.{self.number}"
 
 
-@dataclass(slots=True)
+@mutable
 class OpSettings:
     """The facts known about an op beside its arithmetic.  Passes that replace an op carry it over.
 

@@ -9,12 +9,13 @@ that is called has a clock of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from popc.ir import Graph, Op
 from popc.ops.control import callee_of
 from popc.schedule import Schedule
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["Clock", "TickSpan", "execution", "read_clock"]
 
@@ -26,7 +27,7 @@ class TickSpan(NamedTuple):
     end: int
 
 
-@dataclass(slots=True)
+@mutable
 class Clock:
     """The times at which every op and graph runs.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from popc.ir import Graph, Op, Tensor
@@ -21,6 +21,7 @@ from popc.ops.control import called_graphs, own_graphs
 from popc.progress import OnBytes, no_bytes
 from popc.schedule import Schedule
 from popc_runtime.format import Region
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["plan_memory"]
 
@@ -76,7 +77,7 @@ def _tensors_of(graph: Graph) -> list[Tensor]:
     return [tensor for part in graph.walk() for tensor in part.tensors.values()]
 
 
-@dataclass(slots=True)
+@mutable
 class _Found:
     """The plan so far; see `MemoryPlan`."""
 

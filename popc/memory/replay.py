@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ir.attributes import integer
 from popc.memory.plan import MemoryPlan
 from popc.schedule import Schedule
 from popc_runtime.format import Region
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["Life", "Replay", "replay", "replay_callee"]
 
 
-@dataclass(slots=True)
+@mutable
 class Life:
     """The steps in which a tensor's memory is written, and last read."""
 
@@ -22,7 +23,7 @@ class Life:
     read: int
 
 
-@dataclass(slots=True)
+@mutable
 class Replay:
     """The findings of `replay`.
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from popc.ir import Graph, Op, Tensor
 from popc.memory.clock import TickSpan
 from popc_runtime.format import Region
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 
 __all__ = ["Buffer", "BufferRange", "Site", "Storage"]
 
@@ -116,7 +116,7 @@ class Callee(NamedTuple):
     frame_bytes: int
 
 
-@dataclass(slots=True)
+@mutable
 class Storage:
     """Sites of all tensors, buffers in order of creation, and the ops that are views.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from popc.ir import Graph, Op, Tensor, TensorKind
@@ -11,7 +11,7 @@ from popc.ir.attributes import integer
 from popc.ops import OPS
 from popc.ops.collectives import group_of_places
 from popc.ops.streaming import LOAD, STORE
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 
 __all__ = ["Divergence", "Groups", "find_divergence"]
 
@@ -26,7 +26,7 @@ _SCATTERING = frozenset({"ReplicaPart", "ReplicatedReduceScatter"})
 _IO = frozenset({"HostLoad", "HostStore"})
 
 
-@dataclass(slots=True)
+@mutable
 class Divergence:
     """The values that may differ between replicas.
 

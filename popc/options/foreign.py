@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from popc.options.table import FrozenTable
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, inheritable
 
 __all__ = ["ForeignSettings", "HostRow"]
 
@@ -31,7 +31,7 @@ class HostRow:
     told: bool = False
 
 
-@dataclass(frozen=True)
+@inheritable
 class ForeignSettings:
     """The settings of another system that options were made of; without any, nothing.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from popc.options.foreign import ForeignSettings
@@ -32,6 +31,7 @@ from popc.options.schema import OptionSpec, spec_of
 from popc.options.table import FrozenTable
 from popc_runtime.errors import OptionError
 from popc_runtime.format import OptionSetting, Origin
+from popc_runtime.ground.frozen import field_settings, inheritable
 
 __all__ = ["SCHEMA", "Options", "describe_options"]
 
@@ -39,7 +39,7 @@ _NO_ORIGINS: Final[FrozenTable[Origin]] = FrozenTable()
 _NOT_FOREIGN: Final = ForeignSettings()
 
 
-@dataclass(frozen=True)
+@inheritable
 class Options(
     ArchiveOptions,
     ArithmeticOptions,
@@ -110,7 +110,7 @@ class Options(
 
 
 def _schema() -> tuple[OptionSpec, ...]:
-    specs = [spec_of(field) for field in fields(Options)]
+    specs = [spec_of(name, said) for name, said in field_settings(Options).items()]
     return tuple(sorted(filter(None, specs), key=lambda spec: spec.name))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from popc.options.sources import Setting, from_cli, from_env, from_file, from_va
 from popc.options.table import FrozenTable
 from popc_runtime.errors import OptionError
 from popc_runtime.format import Origin
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["changed_options", "resolve_options"]
 
@@ -95,7 +96,7 @@ def changed_options(options: Options, values: Mapping[str, object]) -> Options:
     return resolver.options()
 
 
-@dataclass(slots=True)
+@mutable
 class _Resolver:
     """Values and problems so far."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import Field, field, replace
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from popc.options.kinds import Kind
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import field, frozen, replace
 
 __all__ = ["OptionSpec", "option", "spec_of"]
 
@@ -49,7 +49,7 @@ def option(
     return field(default=default, metadata={_KEY: spec})
 
 
-def spec_of(declared: Field[Any]) -> OptionSpec | None:
-    """The spec of a field, if it is an option."""
-    spec: OptionSpec | None = declared.metadata.get(_KEY)
-    return spec and replace(spec, name=declared.name, default=declared.default)
+def spec_of(name: str, said: Mapping[str, Any]) -> OptionSpec | None:
+    """The spec of a field, if it is an option, from its name and the settings of the field."""
+    spec: OptionSpec | None = said.get("metadata", {}).get(_KEY)
+    return spec and replace(spec, name=name, default=said["default"])

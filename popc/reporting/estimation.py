@@ -108,11 +108,11 @@ def cycles_of(planned: Planned) -> bytes:
     Raises:
         OptionError: see `target_of`.
     """
-    from popc.cost import encode_execution, estimate_execution
-
     options = planned.options
     if not options.instrument_with_hardware_cycle_counter:
         return b""
+    from popc.cost import encode_execution, estimate_execution
+
     target, settings = target_of(options), settings_of(options)
     execution = estimate_execution(planned.graph, planned.schedule, planned.plan, target, settings)
     return encode_execution(execution, options.hardware_instrumentations)

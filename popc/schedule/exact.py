@@ -13,13 +13,13 @@ and so on, until no more is live than in the beginning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from popc.schedule.effort import Effort
 from popc.schedule.flat import find_native, first_live, flattened
 from popc.schedule.problem import OrderingProblem
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["ExactResult", "search_by_definition", "search_exactly"]
 
@@ -73,7 +73,7 @@ def search_by_definition(
     return _Search(problem, bound, effort).run(peak)
 
 
-@dataclass(slots=True)
+@mutable
 class _State:
     """Nodes that have run (bits), bytes live then, nodes that may run next, how it was reached."""
 

@@ -14,7 +14,7 @@ good.  Captures are the business of the op that holds the graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from popc.ir import Graph, Op, Tensor, TensorKind
@@ -26,6 +26,7 @@ from popc.ops.overwriting import overwritable
 from popc.ops.rows import is_row_of_operands
 from popc.schedule.problem import Takeover
 from popc.schedule.reach import find_followed
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["ALIGNMENT", "Footprint", "Part", "aligned", "find_footprint"]
 
@@ -61,7 +62,7 @@ class Part(NamedTuple):
     called: bool = False
 
 
-@dataclass(slots=True)
+@mutable
 class Footprint:
     """The memory side of a `Problem`; ops are numbered as in the part."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from popc.ir import Graph, Op, Tensor
 from popc.options import Options
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Orders", "PassContext", "insertion_orders"]
 
@@ -20,7 +20,7 @@ def insertion_orders(graph: Graph) -> Mapping[Graph, Sequence[Op]]:
     return {nested: nested.topological() for nested in graph.walk()}
 
 
-@dataclass(frozen=True)
+@frozen
 class PassContext:
     """The arguments from which `Pass.of` makes a pass.
 

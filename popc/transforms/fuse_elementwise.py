@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, Tensor, TensorKind
@@ -28,7 +27,7 @@ from popc.ops.load import find_load_ops
 from popc.transforms.base import Pass, disguised
 from popc.transforms.context import PassContext
 from popc_runtime.format import DType
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 from popc_runtime.kernels.parts.fused_steps import (
     MOST_INPUTS,
     MOST_STEPS,
@@ -111,7 +110,7 @@ class _Surroundings:
         return max(root.type.nbytes, tensor.type.nbytes)
 
 
-@dataclass(slots=True)
+@mutable
 class _Group:
     """Ops that become one: the last one first, users before producers.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
@@ -54,7 +53,7 @@ class IntegerProducts(RewritePass):
         return False
 
 
-@dataclass(frozen=True)
+@frozen
 class _Bytes:
     """The parts of a dequantised matrix: ``(integers - zero) * scale``."""
 

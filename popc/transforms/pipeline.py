@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -65,11 +64,12 @@ from popc.transforms.streaming import MergeExchange, StreamingMemory
 from popc.transforms.subgraph_outputs import SubgraphOutputs
 from popc.transforms.update_priorities import UpdatePriorities
 from popc.transforms.winograd import Winograd
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["PIPELINE", "PassPhase", "excludable_passes", "optional_passes"]
 
 
-@dataclass(frozen=True)
+@frozen
 class PassPhase:
     """Passes that run in order.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.transforms.base import RewritePass
 from popc.transforms.context import PassContext
 from popc_runtime.errors import OptionError
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["SerializationPass", "parts_of", "too_few_parts"]
 
@@ -33,7 +33,7 @@ def too_few_parts(size: int, factor: int) -> str:
     return f"{size} make {-(-size // each)} parts of {each}, not {factor}"
 
 
-@dataclass(frozen=True)
+@inheritable
 class SerializationPass(RewritePass):
     """A pass that refuses all settings that cannot be followed before it cuts anything.
 

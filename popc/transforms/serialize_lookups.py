@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -10,13 +10,14 @@ import numpy as np
 from popc.ir import AttributeMap, Graph, Op, Tensor, TensorType
 from popc.ops.build import build
 from popc.transforms.serialization import SerializationPass, parts_of, too_few_parts
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["SerializeLookups"]
 
 _MODE = "rows"
 
 
-@dataclass(frozen=True)
+@inheritable
 class SerializeLookups(SerializationPass):
     """A lookup whose settings say so becomes several, each in as many rows of the table.
 

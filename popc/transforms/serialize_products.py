@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import repeat
 from typing import ClassVar, Final
 
@@ -12,13 +12,14 @@ from popc.ops.build import build
 from popc.ops.partials import PARTIALS
 from popc.transforms.serialization import SerializationPass, parts_of, too_few_parts
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["SerializeProducts"]
 
 _PRODUCTS: Final = ("Gemm", "MatMul")
 
 
-@dataclass(frozen=True)
+@inheritable
 class SerializeProducts(SerializationPass):
     """A product whose settings say so becomes several that run one after the other.
 

@@ -1,16 +1,18 @@
-"""`frozen` makes what ``dataclass(frozen=True, slots=True)`` makes."""
+"""`frozen`, `mutable` and `inheritable` make what dataclasses with certain settings are."""
 
 from __future__ import annotations
 
 import copy
 import pickle
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
+from functools import cached_property
 from math import nan
 from typing import Any
 
 import pytest
 
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import field as given_field
+from popc_runtime.ground.frozen import field_settings, frozen, inheritable, mutable
 
 
 @frozen
@@ -133,3 +135,95 @@ def test_copies() -> None:
     match place:
         case Place(x, label):
             assert (x, label) == (1, "there")
+
+
+@mutable
+class Counter:
+    """Fields that can be changed."""
+
+    name: str
+    seen: list[int] = field(default_factory=list[int])
+    count: int = 0
+
+
+def test_a_mutable_one_can_be_changed_and_has_no_hash() -> None:
+    counter = Counter("a")
+    counter.count += 2
+    assert (counter, repr(counter)) == (
+        Counter("a", count=2),
+        "Counter(name='a', seen=[], count=2)",
+    )
+    assert counter != Counter("a")
+    assert counter.seen is not Counter("a").seen
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(counter)
+    untyped: Any = counter
+    with pytest.raises(AttributeError):
+        untyped.other = 1
+    assert pickle.loads(pickle.dumps(counter)) == counter
+
+
+@inheritable
+class Left:
+    """One group of fields."""
+
+    x: int = given_field(default=1, metadata={"kind": "whole"})
+    values: list[int] = field(default_factory=list[int])
+
+
+@inheritable
+class Right:
+    """Another one."""
+
+    y: int = 2
+
+    def name(self) -> str:
+        """A method that the class below goes on with."""
+        return f"y{self.y}"
+
+
+@inheritable
+class Both(Left, Right):
+    """All fields of both, and one more."""
+
+    z: int = 3
+
+    def name(self) -> str:
+        """The name of the base, and one more letter."""
+        return super().name() + "z"
+
+    @cached_property
+    def total(self) -> int:
+        """Kept in the object."""
+        return self.x + self.y + self.z
+
+
+@dataclass(frozen=True)
+class UsualBoth:
+    """The pattern, in the order of `Both`: fields of the last base first."""
+
+    y: int = 2
+    x: int = 1
+    values: list[int] = field(default_factory=list[int])
+    z: int = 3
+
+
+def test_fields_of_several_bases() -> None:
+    made = Both(x=5, z=7)
+    assert repr(made) == repr(UsualBoth(x=5, z=7)).replace("Usual", "")
+    assert (made.total, made.name(), Both.x, Left.x) == (14, "y2z", 1, 1)
+    assert (replace(made, y=4).total, made == Both(x=5, z=7)) == (16, True)
+    assert pickle.loads(pickle.dumps(made)) == made == copy.deepcopy(made)
+    untyped: Any = made
+    with pytest.raises(FrozenInstanceError):
+        untyped.x = 2
+    assert not hasattr(Left, "values")
+    assert [field.name for field in fields(Both)] == ["y", "x", "values", "z"]
+    assert fields(Both)[1].metadata["kind"] == field_settings(Both)["x"]["metadata"]["kind"]
+
+
+def test_many_objects_of_several_bases() -> None:
+    """Far more than those after which methods are compiled."""
+    assert [repr(Both(n, z=-n)) for n in range(200)] == [
+        repr(UsualBoth(n, z=-n)).replace("Usual", "") for n in range(200)
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from popc.options.dialects.dialect import (
@@ -21,13 +21,14 @@ from popc.options.foreign import ForeignSettings, HostRow
 from popc.options.sources import Setting
 from popc.options.table import FrozenTable
 from popc_runtime.format import Origin
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["Translation", "translate"]
 
 _CHOICE = "dialect"  # the key with which a table says what it is
 
 
-@dataclass(slots=True)
+@mutable
 class Translation:
     """The sources after translation.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Choice, Truth, Whole
 from popc.options.schema import option
 from popc_runtime.format import Compression
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["ArchiveOptions", "WeightStorage"]
 
@@ -19,7 +19,7 @@ class WeightStorage(StrEnum):
     MMAP = "mmap"
 
 
-@dataclass(frozen=True)
+@inheritable
 class ArchiveOptions:
     """The contents of the archive, and their form."""
 

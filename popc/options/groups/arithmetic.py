@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Choice, Truth
 from popc.options.schema import option
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["ArithmeticOptions", "Partials", "Precision"]
 
@@ -26,7 +26,7 @@ class Precision(StrEnum):
     MIXED = "mixed"
 
 
-@dataclass(frozen=True)
+@inheritable
 class ArithmeticOptions:
     """The rounding of results."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from popc.options.kinds import Choice, Kind, Table, Truth, Whole
 from popc.options.schema import option
 from popc.options.table import FrozenTable
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = [
     "OVERLAPPING",
@@ -83,7 +83,7 @@ def _on_change(what: str) -> str:
     )
 
 
-@dataclass(frozen=True)
+@inheritable
 class BatchOptions:
     """The cut of a batch into parts that run one after another."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from popc.options.kinds import Table, Truth, Whole
 from popc.options.schema import option
 from popc.options.table import FrozenTable
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["BudgetOptions"]
 
@@ -22,7 +22,7 @@ _LIMITS: Final = (
 )
 
 
-@dataclass(frozen=True)
+@inheritable
 class BudgetOptions:
     """The limits for the costs of a program."""
 

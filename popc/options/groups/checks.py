@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Names, Truth
 from popc.options.schema import option
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["CheckOptions", "FloatingPointException"]
 
@@ -20,7 +20,7 @@ class FloatingPointException(StrEnum):
     OVERFLOW = "overflow"
 
 
-@dataclass(frozen=True)
+@inheritable
 class CheckOptions:
     """The checks while a program is compiled, and while it runs."""
 

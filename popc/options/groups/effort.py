@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from popc.options.kinds import Table, Whole
 from popc.options.schema import option
 from popc.options.table import FrozenTable
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["EffortOptions"]
 
 
-@dataclass(frozen=True)
+@inheritable
 class EffortOptions:
     """Limits that end a compilation which a small model could otherwise make endless."""
 

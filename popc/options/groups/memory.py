@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Choice, Truth
 from popc.options.schema import option
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["MemoryFormat", "MemoryOptions"]
 
@@ -19,7 +19,7 @@ class MemoryFormat(StrEnum):
     CHANNELS_LAST = "channels_last"
 
 
-@dataclass(frozen=True)
+@inheritable
 class MemoryOptions:
     """The places of results."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from popc.options.kinds import PathName
 from popc.options.schema import option
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["ModelOptions"]
 
 
-@dataclass(frozen=True)
+@inheritable
 class ModelOptions:
     """The conversion of models of other frameworks; archives do not record it."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from popc.options.annotations import Rule, RulesKind
 from popc.options.kinds import Truth
 from popc.options.schema import option
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["NodeOptions"]
 
 
-@dataclass(frozen=True)
+@inheritable
 class NodeOptions:
     """The settings of single nodes of the model."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Choice, Number, Patterns, Truth
 from popc.options.schema import option
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["CopyingStrategy", "OutlineOptions"]
 
@@ -18,7 +18,7 @@ class CopyingStrategy(StrEnum):
     JUST_IN_TIME = "just_in_time"
 
 
-@dataclass(frozen=True)
+@inheritable
 class OutlineOptions:
     """The repeated parts of a program that become one subgraph."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Choice, Number, Several, Truth, Whole
 from popc.options.schema import option
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = [
     "OuterFragmentSchedule",
@@ -42,7 +42,7 @@ class VirtualGraphMode(StrEnum):
     EXECUTION_PHASES = "execution_phases"
 
 
-@dataclass(frozen=True)
+@inheritable
 class PlacementOptions:
     """The places and times of ops.  Only random numbers may depend on any of these."""
 

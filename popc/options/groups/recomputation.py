@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Choice, Patterns
 from popc.options.schema import option
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["AutoRecomputation", "RecomputationOptions"]
 
@@ -21,7 +21,7 @@ class AutoRecomputation(StrEnum):
     PIPELINE = "pipeline"
 
 
-@dataclass(frozen=True)
+@inheritable
 class RecomputationOptions:
     """The results that the backward pass computes once more."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Choice, Table, Truth, Whole
@@ -10,6 +9,7 @@ from popc.options.replica_groups import GroupsKind, ReplicaGroups
 from popc.options.schema import option
 from popc.options.table import FrozenTable
 from popc_runtime.format import MAX_REPLICAS
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["ReplicaOptions", "StreamMode"]
 
@@ -21,7 +21,7 @@ class StreamMode(StrEnum):
     BROADCAST = "broadcast"
 
 
-@dataclass(frozen=True)
+@inheritable
 class ReplicaOptions:
     """The number of replicas, and what they share."""
 

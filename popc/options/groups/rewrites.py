@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Choice, Names, Truth
 from popc.options.schema import option
 from popc.options.switches import Switches
 from popc.options.table import FrozenTable
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["PatternLevel", "RewriteOptions"]
 
@@ -22,7 +22,7 @@ class PatternLevel(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True)
+@inheritable
 class RewriteOptions:
     """The choice of local rewrites."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Choice, Number, Whole
 from popc.options.schema import option
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["Algorithm", "ScheduleOptions", "TieBreaker"]
 
@@ -30,7 +30,7 @@ class Algorithm(StrEnum):
     SHORTEST_PATH = "shortest_path"
 
 
-@dataclass(frozen=True)
+@inheritable
 class ScheduleOptions:
     """The settings of the scheduler.  None of these changes results."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from popc.options.kinds import Table, Text
 from popc.options.schema import option
 from popc.options.table import FrozenTable
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["StateOptions"]
 
 
-@dataclass(frozen=True)
+@inheritable
 class StateOptions:
     """Inputs that are the outputs of the run before."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from popc.options.anchors import Anchor, AnchorKind
 from popc.options.kinds import Table, Whole
 from popc.options.schema import option
 from popc.options.table import FrozenTable
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["StepOptions"]
 
 
-@dataclass(frozen=True)
+@inheritable
 class StepOptions:
     """The batches that one run of the program processes, and the values that it returns."""
 

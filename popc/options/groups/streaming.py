@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -12,6 +11,7 @@ from popc.options.kinds import Choice, Table, Truth, Whole
 from popc.options.locations import LocationKind, Settings, SettledLocationKind, TensorLocation
 from popc.options.schema import option
 from popc.options.table import FrozenTable
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["KINDS", "IoSchedule", "PhaseSchedule", "StreamingOptions"]
 
@@ -45,7 +45,7 @@ _SETTINGS: Final = (
 )
 
 
-@dataclass(frozen=True)
+@inheritable
 class StreamingOptions:
     """The tensors kept in streaming memory, and the times when they are fetched."""
 

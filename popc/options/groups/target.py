@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from popc.options.kinds import Choice, Number, Several, Table, Text, Whole
 from popc.options.schema import option
 from popc.options.table import FrozenTable
 from popc.target.topology import SelectionOrder
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["TargetOptions"]
 
 
-@dataclass(frozen=True)
+@inheritable
 class TargetOptions:
     """On what the program runs.  Costs depend on these, results do not."""
 

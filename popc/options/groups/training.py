@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Choice, Truth, Whole
 from popc.options.schema import option
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = [
     "MeanStrategy",
@@ -48,7 +48,7 @@ class MergeVarUpdate(StrEnum):
     AUTO_LOOSE = "auto_loose"
 
 
-@dataclass(frozen=True)
+@inheritable
 class TrainingOptions:
     """The settings for adding up gradients and updating weights."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from popc.options.kinds import Choice, Names, Table, Truth, Whole
 from popc.options.locations import TileSet
 from popc.options.schema import option
 from popc.options.table import FrozenTable
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = [
     "ExchangeStrategy",
@@ -42,7 +42,7 @@ class SyntheticDataMode(StrEnum):
     RANDOM_UNIFORM = "random_uniform"
 
 
-@dataclass(frozen=True)
+@inheritable
 class TransferOptions:
     """The overlap of transfers with computing, and the reports about a run."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Generic, Self, TypeVar
 
 from popc.options.kinds.kind import Kind
 from popc.options.suggest import did_you_mean
 from popc_runtime.format import OptionValue
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["Known", "Names", "Patterns", "Several", "require_known"]
 
@@ -16,7 +17,7 @@ T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
 
-@dataclass(frozen=True)
+@inheritable
 class Known(Kind[T]):
     """Values in which only known names may stand.
 
@@ -36,7 +37,7 @@ class Known(Kind[T]):
         return tuple(map(str, self.known))
 
 
-@dataclass(frozen=True)
+@inheritable
 class Names(Known[tuple[Word, ...]], Generic[Word]):
     """A list of some of the known names, sorted; these are words or members of an enum.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
 from popc.options.kinds.kind import Kind
+from popc_runtime.ground.frozen import inheritable
 
 __all__ = ["Choice", "Number", "Text", "Truth", "Whole"]
 
@@ -22,7 +22,7 @@ _TRUTH: Final = {
 }
 
 
-@dataclass(frozen=True)
+@inheritable
 class Truth(Kind[bool]):
     """True or false; with ``numbers`` also 1 or 0."""
 
@@ -41,7 +41,7 @@ class Truth(Kind[bool]):
         return truth
 
 
-@dataclass(frozen=True)
+@inheritable
 class Whole(Kind[int]):
     """A whole number from ``low`` to ``high``."""
 
@@ -70,7 +70,7 @@ class Whole(Kind[int]):
         return (self.low, self.high)
 
 
-@dataclass(frozen=True)
+@inheritable
 class Number(Kind[float]):
     """A number from ``low`` to ``high``."""
 
@@ -101,7 +101,7 @@ class Number(Kind[float]):
         return (self.low, self.high)
 
 
-@dataclass(frozen=True)
+@inheritable
 class Text(Kind[str]):
     """Text that is not empty, without blanks around it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from popc.ir import Graph, Op, Tensor, TensorType
@@ -13,7 +13,7 @@ from popc.options import BatchOptions
 from popc.transforms.batch_serialization.cut import Case, Cut, with_dim
 from popc.transforms.batch_serialization.rules import cut_op
 from popc_runtime.errors import ModelError
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 
 __all__ = ["Analysis", "Context", "Crossing", "analyse", "part_type", "sound_cut"]
 
@@ -50,7 +50,7 @@ class Crossing:
         )
 
 
-@dataclass(slots=True)
+@mutable
 class Analysis:
     """The facts about the ops of one graph.
 

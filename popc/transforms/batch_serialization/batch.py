@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 
 from popc.ir import Graph, Tensor
 from popc.ir.attributes import text
 from popc.options import BatchOptions
 from popc_runtime.errors import OptionError
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["find_batch"]
 
@@ -52,7 +53,7 @@ def _inputs(graph: Graph) -> dict[str, Tensor]:
     return loads or {tensor.name: tensor for tensor in graph.inputs}
 
 
-@dataclass(slots=True)
+@mutable
 class _Inputs:
     """Inputs by name, what the options say of them, and what is wrong with that."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Final
 
@@ -14,7 +14,7 @@ from popc.ops.build import build
 from popc.transforms.batch_serialization.analysis import Analysis
 from popc.transforms.batch_serialization.cut import Combination
 from popc_runtime.format import Attribute, DType
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 from popc_runtime.kernels.core.preparation import as_stored
 
 __all__ = [
@@ -136,7 +136,7 @@ def is_needed_whole(graph: Graph, analysis: Analysis, tensor: Tensor) -> bool:
     )
 
 
-@dataclass(slots=True)
+@mutable
 class Finished:
     """The replacements of the results of cut ops."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from popc.transforms.batch_serialization.emit import (
     part_settings,
 )
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["make_loops"]
 
@@ -57,7 +58,7 @@ def make_loops(graph: Graph, analysis: Analysis, regions: Sequence[Sequence[Op]]
     done.install(graph, analysis.cuts)
 
 
-@dataclass(slots=True)
+@mutable
 class _Loop:
     """One loop on its way."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
@@ -17,6 +17,7 @@ from popc.transforms.batch_serialization.emit import (
     part_settings,
     whole_after,
 )
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["unroll"]
 
@@ -54,7 +55,7 @@ def unroll(
     unroller.done.install(graph, analysis.cuts)
 
 
-@dataclass(slots=True)
+@mutable
 class _Unroller:
     """The parts made so far."""
 

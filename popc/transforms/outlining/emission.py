@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from popc.ir import AttributeMap, CallSite, Graph, Op, OpSettings, Recompute, StepPart, Tensor
@@ -11,6 +11,7 @@ from popc.ops.control import callee_of
 from popc.transforms.outlining.instances import Instance, equal_constants
 from popc.transforms.outlining.labels import InstanceLabels, common_origin
 from popc.transforms.outlining.sequence import Program, calls_around
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["outline"]
 
@@ -43,7 +44,7 @@ def outline(
     return callee
 
 
-@dataclass(slots=True)
+@mutable
 class _Template:
     """Copies the ops of the first instance."""
 

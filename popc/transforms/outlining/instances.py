@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from itertools import accumulate
 from math import sqrt
@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from popc.ir import Graph, Op, Tensor
 from popc.transforms.outlining.sequence import Program, code_value
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["Instance", "best_interval", "digest_of", "equal_constants"]
 
 
-@dataclass(slots=True)
+@mutable
 class Instance:
     """Ops of one graph, one behind the other.
 

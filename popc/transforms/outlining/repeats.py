@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 
 __all__ = ["Repeat", "Suffixes"]
 
@@ -98,7 +97,7 @@ class Suffixes:
                 stack.append(current)
 
 
-@dataclass(slots=True)
+@mutable
 class _Range:
     """Positions in order, the smallest distance between two, and what all have in common."""
 

@@ -8,7 +8,7 @@ later, and is only worth what else it has.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from popc.ir import Op
 from popc.transforms.outlining.instances import Instance, best_interval, equal_constants
 from popc.transforms.outlining.repeats import Suffixes
 from popc.transforms.outlining.sequence import Program, Sequenced, code_value, exchange_of
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 
 __all__ = ["Match", "Terms", "find_matches"]
 
@@ -63,7 +63,7 @@ class _Candidate(NamedTuple):
     start: int
 
 
-@dataclass(slots=True)
+@mutable
 class _Finder:
     program: Program
     sequence: Sequenced

@@ -8,7 +8,7 @@ its root.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from popc.ir import CallSite, Graph, Op, Tensor, TensorKind
@@ -16,6 +16,7 @@ from popc.ops import OPS
 from popc.ops.aliases import Aliases
 from popc.ops.control import callee_of
 from popc.ops.load import find_load_ops
+from popc_runtime.ground.frozen import mutable
 
 __all__ = [
     "BOUND_TO_PLACE",
@@ -89,7 +90,7 @@ class Entry(NamedTuple):
     op: Op | None = None
 
 
-@dataclass(slots=True)
+@mutable
 class Program:
     """The program to outline: the order of every graph without ops that are views, and these.
 
@@ -196,7 +197,7 @@ class Program:
 _NAMES: Final = ("labels", "results")
 
 
-@dataclass(slots=True)
+@mutable
 class Sequenced:
     """The sequence: entries with equal symbols may be equal; negative ones occur once."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,7 +19,7 @@ from popc.ir.attributes import integer, text
 from popc.ops.build import can_evaluate, evaluate
 from popc.ops.main_loops import MainLoop, main_loops
 from popc_runtime.format import Array
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 
 __all__ = ["check_overlap"]
 
@@ -68,7 +68,7 @@ def _stream(op: Op) -> _Stream:
     return op.op_type, text(op.attributes, "stream")
 
 
-@dataclass(slots=True)
+@mutable
 class _Walk:
     """One run of the program."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor, TensorType
@@ -12,7 +12,7 @@ from popc.ops.build import build
 from popc.ops.main_loops import MainLoop
 from popc.transforms.loop_states import scalar_constant, zeros
 from popc_runtime.format import DType
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, mutable
 
 __all__ = ["Rotation"]
 
@@ -34,7 +34,7 @@ class _Carried:
     results: tuple[Tensor, ...]
 
 
-@dataclass(slots=True)
+@mutable
 class Rotation:
     """Moves transfers of the innermost of some nested loops.
 

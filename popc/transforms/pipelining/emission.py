@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from popc.transforms.loop_states import zeros
 from popc.transforms.pipelining.stages import PipelineStage, StagedLoop
 from popc.transforms.pipelining.stashes import Stashes
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["CycleWriter", "Kept"]
 
 
-@dataclass(slots=True)
+@mutable
 class Kept:
     """The values that one cycle leaves to the next, in terms of the graph that is written.
 

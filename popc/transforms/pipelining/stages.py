@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from popc.ir import Graph, Op, Recompute, Tensor
 from popc.ops.build import build
@@ -11,11 +11,12 @@ from popc.ops.control import first_capture, loop_header, loop_states
 from popc.options import PipelineSchedule
 from popc.placement import Timing, stage_chips, time_stages
 from popc_runtime.errors import OptionError
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["PipelineStage", "StagedLoop", "split_into_stages"]
 
 
-@dataclass(slots=True)
+@mutable
 class PipelineStage:
     """One stage.
 
@@ -30,7 +31,7 @@ class PipelineStage:
     copies: list[Op] = field(default_factory=list["Op"])
 
 
-@dataclass(slots=True)
+@mutable
 class StagedLoop:
     """A loop whose body consists of stages.
 

@@ -1,9 +1,10 @@
 """Dataclasses that are quick to make.
 
-What ``@dataclass(frozen=True, slots=True)`` writes and compiles for each class takes a third of a
-millisecond, which every process that runs a program would wait for, some dozens of times, and
-importing `dataclasses` takes longer than loading a small program.  Here ``__init__`` is compiled
-when a class has made some objects, and the other methods are common to all classes.
+The methods that ``@dataclass`` writes and compiles for each class take a third of a millisecond,
+which every process that runs a program would wait for, some dozens of times, and one that compiles
+a program some hundreds of times; importing `dataclasses` takes longer than loading a small program.
+Here ``__init__`` is compiled when a class has made some objects, and the other methods are common
+to all classes.
 """
 
 from __future__ import annotations
@@ -35,12 +36,22 @@ else:
         return type(value)(**changes)
 
 
-__all__ = ["field", "field_names", "field_types", "frozen", "replace"]
+__all__ = [
+    "field",
+    "field_names",
+    "field_settings",
+    "field_types",
+    "frozen",
+    "inheritable",
+    "mutable",
+    "replace",
+]
 
 _T = TypeVar("_T")
 _MISSING: Final = object()
 _MANY: Final = 64  # objects of a class, for which compiling takes less time than it saves
 _OWN: Final = "__frozen_fields__"
+_MAKER: Final = "__frozen_maker__"
 _KNOWN: Final = ("default", "default_factory", "repr", "hash", "compare", "metadata")
 
 
@@ -54,32 +65,82 @@ def frozen(kind: type[_T]) -> type[_T]:
 
     Of `dataclasses.field`, ``init`` and ``kw_only`` are not for these classes.
     """
+    return _slotted(kind, _FROZEN)
+
+
+@dataclass_transform(field_specifiers=(field,))
+def mutable(kind: type[_T]) -> type[_T]:
+    """``kind`` as ``dataclass(slots=True)`` makes it; see `frozen`."""
+    return _slotted(kind, _MUTABLE)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def inheritable(kind: type[_T]) -> type[_T]:
+    """``kind`` as ``dataclass(frozen=True)`` makes it: a class may have several such bases."""
+    given = dict(vars(kind))
+    own, inherited = _own_fields(kind), _inherited_fields(kind)
+    all_fields = {**inherited, **own}
+    for name, (_, said) in own.items():
+        if "default" in said:
+            setattr(kind, name, said["default"])
+        elif name in given:
+            delattr(kind, name)
+    for name, value in _common(given, all_fields, _FROZEN).items():
+        setattr(kind, name, value)
+    setters = [_setter(name) for name in all_fields]
+    setattr(kind, _MAKER, _Maker(kind, all_fields, setters))
+    return kind
+
+
+def _slotted(kind: type[_T], methods: Mapping[str, Any]) -> type[_T]:
     given = vars(kind)
-    # Annotations are text, in the order of the source.
-    types = {name: text for name, text in kind.__annotations__.items() if "ClassVar" not in text}
-    own = {name: (text, _said(given, name)) for name, text in types.items()}
-    inherited: dict[str, tuple[str, _Said]] = {}
-    for base in reversed(kind.__mro__[1:]):
-        inherited |= vars(base).get(_OWN, {})
+    own, inherited = _own_fields(kind), _inherited_fields(kind)
     all_fields = {**inherited, **own}
     namespace = {
-        **_METHODS,
-        **{name: value for name, value in given.items() if name not in types},
-        "__slots__": tuple(name for name in types if name not in inherited),
+        **{name: value for name, value in given.items() if name not in own},
+        "__slots__": tuple(name for name in own if name not in inherited),
+        **_common(given, all_fields, methods),
+    }
+    for name in ("__dict__", "__weakref__"):
+        namespace.pop(name, None)
+    metaclass: Any = type(kind)
+    made: Any = metaclass(kind.__name__, kind.__bases__, namespace)
+    made.__qualname__ = kind.__qualname__
+    setters = [getattr(made, name).__set__ for name in all_fields]
+    setattr(made, _MAKER, _Maker(made, all_fields, setters))
+    result: type[_T] = made
+    return result
+
+
+def _own_fields(kind: type) -> _Fields:
+    """The fields that a class declares itself."""
+    # Annotations are text, in the order of the source.
+    annotations = vars(kind).get("__annotations__", {})
+    return {
+        name: (text, _said(vars(kind), name))
+        for name, text in annotations.items()
+        if "ClassVar" not in text
+    }
+
+
+def _inherited_fields(kind: type) -> _Fields:
+    fields: _Fields = {}
+    for base in reversed(kind.__mro__[1:]):
+        fields = {**fields, **vars(base).get(_OWN, {})}
+    return fields
+
+
+def _common(
+    given: Mapping[str, Any], all_fields: _Fields, methods: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Attributes of all such classes, but for methods that the class ``given`` has of its own."""
+    kept = {name for name in methods if name in given and given[name] is not None}
+    return {
+        **{name: value for name, value in methods.items() if name not in kept},
         "__match_args__": tuple(all_fields),
         _OWN: all_fields,
         "__dataclass_fields__": _LazyFields(),
     }
-    for name in ("__dict__", "__weakref__"):
-        namespace.pop(name, None)
-    for name in _WRITTEN:
-        namespace[name] = given.get(name) or _METHODS[name]
-    metaclass: Any = type(kind)
-    made: Any = metaclass(kind.__name__, kind.__bases__, namespace)
-    made.__qualname__ = kind.__qualname__
-    made.__frozen_maker__ = _Maker(made, all_fields)
-    result: type[_T] = made
-    return result
 
 
 def field_names(kind: type) -> Iterable[str]:
@@ -93,7 +154,13 @@ def field_types(kind: type) -> dict[str, str]:
     return {name: text for name, (text, _) in getattr(kind, _OWN).items()}
 
 
+def field_settings(kind: type) -> dict[str, Mapping[str, Any]]:
+    """The settings of each field, by name, as arguments of `field`: default, metadata, ..."""
+    return {name: said for name, (_, said) in getattr(kind, _OWN).items()}
+
+
 _Fields = Mapping[str, tuple[str, _Said]]
+_Setter = Callable[[Any, Any], None]
 
 
 def _said(values: Mapping[str, Any], name: str) -> _Said:
@@ -107,6 +174,7 @@ def _said(values: Mapping[str, Any], name: str) -> _Said:
         return _Said(default=value)
     from dataclasses import MISSING
 
+    assert value.init, f"{name} has to be an argument of its class"
     given = {key: getattr(value, key) for key in _KNOWN}
     return _Said({key: what for key, what in given.items() if what is not MISSING})
 
@@ -125,7 +193,8 @@ class _LazyFields:
             (name, text, usual(**said)) for name, (text, said) in getattr(kind, _OWN).items()
         ]
         made: dict[str, Field[Any]]
-        made = vars(make_dataclass(kind.__name__, specs))["__dataclass_fields__"]
+        bare = make_dataclass(kind.__name__, specs, init=False, repr=False, eq=False)
+        made = vars(bare)["__dataclass_fields__"]
         type.__setattr__(kind, "__dataclass_fields__", made)
         return made
 
@@ -135,7 +204,7 @@ class _Maker:
 
     __slots__ = ("_defaults", "_enough", "_fields", "_finish", "_kind", "_left", "key", "setters")
 
-    def __init__(self, kind: Any, fields: _Fields) -> None:
+    def __init__(self, kind: Any, fields: _Fields, setters: Sequence[_Setter]) -> None:
         self._kind = kind
         self._fields = fields
         self._left = _MANY
@@ -145,7 +214,7 @@ class _Maker:
         self._enough = max(
             (n for n, default in enumerate(self._defaults, 1) if default is _MISSING), default=0
         )
-        self.setters = tuple([getattr(kind, name).__set__ for name in fields])
+        self.setters = tuple(setters)
         self.key: Callable[[Any], Any] | None = None  # what comparison compares
 
     def fill(self, made: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -181,9 +250,16 @@ class _Maker:
         return tuple(values) if taken == len(named) else ()
 
 
-def _compiled(
-    fields: _Fields, setters: Sequence[Callable[..., None]], *, finish: bool
-) -> Callable[..., None]:
+def _setter(name: str) -> _Setter:
+    """A function that sets a field of an object without slots."""
+
+    def put(made: object, value: object) -> None:
+        object.__setattr__(made, name, value)
+
+    return put
+
+
+def _compiled(fields: _Fields, setters: Sequence[_Setter], *, finish: bool) -> Callable[..., None]:
     known: dict[str, Any] = {"__name__": __name__}  # the module that the function says it is of
     parameters: list[str] = []
     lines: list[str] = []
@@ -271,14 +347,17 @@ def _refuse(self: object, name: str, value: object = None) -> NoReturn:
     raise FrozenInstanceError(f"cannot change field {name!r}")
 
 
-_METHODS: Final[dict[str, Any]] = {
+_MUTABLE: Final[dict[str, Any]] = {
     "__init__": _init,
     "__repr__": _repr,
     "__eq__": _eq,
-    "__hash__": _hash,
+    "__hash__": None,
     "__getstate__": _getstate,
     "__setstate__": _setstate,
+}
+_FROZEN: Final = {
+    **_MUTABLE,
+    "__hash__": _hash,
     "__setattr__": _refuse,
     "__delattr__": _refuse,
 }
-_WRITTEN: Final = ("__repr__", "__eq__", "__hash__")  # those that a class may have of its own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from typing import Final
 
@@ -29,6 +29,7 @@ from popc.frontend.written import writes_variables, written_outside
 from popc.ir import AttributeMap, Op, OpSettings, Tensor, TensorType
 from popc_runtime.errors import ModelError, TooMuchWorkError
 from popc_runtime.format import DType
+from popc_runtime.ground.frozen import mutable
 
 __all__ = ["RULES", "LoopForm", "import_loop", "stack_rows"]
 
@@ -38,7 +39,7 @@ _MAX_COUNTED: Final = 2**31  # exporters write a larger trip count for a loop wi
 _MAX_UNROLLED: Final = 10_000  # iterations of a loop whose end only its condition tells
 
 
-@dataclass(slots=True)
+@mutable
 class LoopForm:
     """A loop in the terms that Loop and Scan share."""
 
