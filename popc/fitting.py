@@ -23,7 +23,8 @@ from popc.ops import OPS
 from popc.padding import prove_padding
 from popc.request import CompileRequest
 from popc.requests import Requests
-from popc.transforms.batch_serialization import Case, Cut, part_type, sound_cut
+from popc.transforms.batch_serialization.analysis import part_type, sound_cut
+from popc.transforms.batch_serialization.cut import Case, Cut
 from popc_runtime.errors import UsageError
 from popc_runtime.format import FitMode, FitSpec
 from popc_runtime.ground.frozen import frozen

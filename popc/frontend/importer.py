@@ -26,7 +26,6 @@ from popc.frontend.open_graph import ArgumentMaker, Body, OpenGraph, Scope
 from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
 from popc.frontend.rules import RULES
-from popc.frontend.rules.sized import MAKES_SIZES, SIZED_RULES, TAKES_ANY, SizedNode
 from popc.frontend.signature import check_signature
 from popc.frontend.values import SizedValue, TableValue, TextValue, Unknown, Value
 from popc.frontend.walk import node_name
@@ -130,14 +129,32 @@ class GraphImporter(OpenGraph):
 
     def _by_rule(self, proto: onnx.NodeProto, node: Node) -> RuleResult:
         """The results of a node by its rule, or by that for sizes that data decides."""
+        if any(isinstance(value, SizedValue) for value in node.inputs):
+            return self._by_sized_rule(proto, node)
+        try:
+            return RULES[node.domain, node.op_type](node)
+        except DataDependent as error:
+            return self._by_sized_rule(proto, node, error)
+
+    def _by_sized_rule(
+        self, proto: onnx.NodeProto, node: Node, refusal: DataDependent | None = None
+    ) -> RuleResult:
+        """The results of a node with a size that data decides, its rule having refused it, or not.
+
+        Raises:
+            DataDependent: that is not supported.
+        """
+        from popc.frontend.rules.sized import MAKES_SIZES, SIZED_RULES, TAKES_ANY, SizedNode
+
         key = (node.domain, node.op_type)
-        sized = SIZED_RULES.get(key)
-        if not any(isinstance(value, SizedValue) for value in node.inputs) or key in TAKES_ANY:
+        if refusal is None and key in TAKES_ANY:
             try:
                 return RULES[key](node)
-            except DataDependent:
-                if key not in MAKES_SIZES:
-                    raise
+            except DataDependent as error:
+                refusal = error
+        if refusal is not None and key not in MAKES_SIZES:
+            raise refusal
+        sized = SIZED_RULES.get(key)
         if sized is None:
             raise DataDependent(f"{node.op_type}: an operand has a size that data decides")
         return sized(SizedNode(node, partial(self.apply, proto, node.name)))

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from popc.ir import Op, StepPart
 from popc.ops import OPS
-from popc.transforms.outlining import code_value
+from popc.transforms.outlining.sequence import code_value
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Entry", "Shown", "with_functions"]

@@ -22,6 +22,7 @@ import tests.native.families
 from popc.autodiff.rules import GRADIENTS, NOT_DIFFERENTIABLE
 from popc.frontend import LoadedModel, find_unsupported
 from popc.frontend.rules import RULES
+from popc.frontend.rules.families import FAMILIES as RULE_FAMILIES
 from popc.ops import OPS, OpSpec
 from popc_runtime.kernels import KERNELS
 from popc_runtime.kernels.core.families import FAMILIES
@@ -128,19 +129,22 @@ def _family_files(package: ModuleType, table: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize(
-    ("package", "table", "listed"),
-    [
-        (popc.ops, "OPS", "_FAMILIES"),
-        (popc.frontend.rules.onnx, "RULES", "FAMILIES"),
-        (popc.frontend.rules.graphcore, "RULES", "FAMILIES"),
-        (popc.frontend.rules.microsoft, "RULES", "FAMILIES"),
-    ],
-    ids=lambda item: getattr(item, "__name__", item),
-)
-def test_every_family_is_listed(package: ModuleType, table: str, listed: str) -> None:
-    found = {family.__name__.rsplit(".", 1)[1] for family in vars(package)[listed]}
-    assert found == _family_files(package, table)
+def test_every_family_is_listed() -> None:
+    found = {family.__name__.rsplit(".", 1)[1] for family in vars(popc.ops)["_FAMILIES"]}
+    assert found == _family_files(popc.ops, "OPS")
+
+
+@pytest.mark.parametrize("domain", ["onnx", "graphcore", "microsoft", "ml"])
+def test_every_file_of_import_rules_is_listed(domain: str) -> None:
+    package = importlib.import_module(f"popc.frontend.rules.{domain}")
+    listed = {f"{domain}.{file}" for file in _family_files(package, "RULES")}
+    assert {family for family in RULE_FAMILIES if family.startswith(f"{domain}.")} == listed
+
+
+@pytest.mark.parametrize("family", sorted(RULE_FAMILIES))
+def test_every_import_rule_is_listed(family: str) -> None:
+    module = importlib.import_module(f"popc.frontend.rules.{family}")
+    assert set(RULE_FAMILIES[family]) == set(module.RULES)
 
 
 def test_every_kernel_family_is_listed() -> None:

@@ -6,13 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from popc.frontend.node import ImportRule
-from popc.frontend.rules import graphcore, microsoft, ml, onnx
-from popc_runtime.ground.tables import merge_families
+from popc.frontend.rules.families import FAMILIES
+from popc_runtime.ground.tables import LazyTable
 
 __all__ = ["RULES"]
 
-_FAMILIES: Final = (*onnx.FAMILIES, *graphcore.FAMILIES, *microsoft.FAMILIES, *ml.FAMILIES)
-
-RULES: Final[Mapping[tuple[str, str], ImportRule]] = merge_families(
-    (family, family.RULES) for family in _FAMILIES
-)
+RULES: Final[Mapping[tuple[str, str], ImportRule]] = LazyTable(__name__, "RULES", FAMILIES)

@@ -9,12 +9,6 @@ from typing import ClassVar, Final, Self
 from popc.ir import Graph, Op, StepPart, Tensor
 from popc.options import Options, PartsContext, PartsMethod
 from popc.transforms.base import Pass, PassOutcome
-from popc.transforms.batch_serialization.analysis import Crossing, analyse
-from popc.transforms.batch_serialization.batch import find_batch
-from popc.transforms.batch_serialization.check import find_mixed_parts
-from popc.transforms.batch_serialization.groups import find_groups
-from popc.transforms.batch_serialization.loop import make_loops
-from popc.transforms.batch_serialization.unroll import unroll
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
 
@@ -52,6 +46,13 @@ class BatchSerialization(Pass):
         options = self.options
         if not self._acts_on(graph):
             return 0
+        # Few programs need these.
+        from popc.transforms.batch_serialization.analysis import Crossing, analyse
+        from popc.transforms.batch_serialization.batch import find_batch
+        from popc.transforms.batch_serialization.groups import find_groups
+        from popc.transforms.batch_serialization.loop import make_loops
+        from popc.transforms.batch_serialization.unroll import unroll
+
         parts = options.batch_serialization_factor
         analysis = analyse(
             graph,
@@ -75,6 +76,8 @@ class BatchSerialization(Pass):
         """Parts that mix, looked for naively."""
         if not self._acts_on(graph):
             return []
+        from popc.transforms.batch_serialization.check import find_mixed_parts
+
         return find_mixed_parts(graph, self.options.batch_serialization_factor)
 
     def _acts_on(self, graph: Graph) -> bool:

@@ -7,7 +7,6 @@ from typing import ClassVar
 from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import RewritePass
-from popc.transforms.batch_serialization.emit import part_settings
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["SumParts"]
@@ -42,6 +41,8 @@ class SumParts(RewritePass):
         types = {tensor.type for tensor in addends}
         if len(set(phases)) < 2 or len(types) > 1:
             return False
+        from popc.transforms.batch_serialization.emit import part_settings  # few programs need it
+
         total, *rest = sorted(addends, key=_phase)
         for addend in rest:
             settings = part_settings(op, None if addend is rest[-1] else _phase(addend))

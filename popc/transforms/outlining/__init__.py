@@ -1,8 +1,7 @@
 """Repeated parts of a program become graphs that are called."""
 
 from popc.transforms.outlining.inlining import inline_calls
-from popc.transforms.outlining.outline import Outlining
-from popc.transforms.outlining.selection import Terms
-from popc.transforms.outlining.sequence import code_value
+from popc.transforms.outlining.outlining import Outlining
+from popc.transforms.outlining.terms import Terms
 
-__all__ = ["Outlining", "Terms", "code_value", "inline_calls"]
+__all__ = ["Outlining", "Terms", "inline_calls"]

@@ -20,15 +20,10 @@ from popc.transforms.outlining.emission import outline
 from popc.transforms.outlining.instances import Instance, digest_of
 from popc.transforms.outlining.sequence import BOUND_TO_PLACE, Program, calls_around
 
-__all__ = ["gathered", "has_calls", "restore_calls"]
+__all__ = ["gathered", "restore_calls"]
 
 _Path: TypeAlias = tuple[CallSite, ...]
 _GRADIENT: Final = "_bwd"
-
-
-def has_calls(graph: Graph) -> bool:
-    """True if ops belong to calls of the model."""
-    return any(op.settings.call for nested in graph.walk() for op in nested.ops)
 
 
 # -- one behind the other --------------------------------------------------------------------------

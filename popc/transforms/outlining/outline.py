@@ -2,108 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import field
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import ClassVar, Self
 
 from popc.ir import Graph, Op
 from popc.ops import OPS
 from popc.ops.aliases import find_aliases
 from popc.ops.sequencer import Sequencer
-from popc.transforms.base import Pass, PassOutcome
-from popc.transforms.context import Orders, PassContext, insertion_orders
-from popc.transforms.outlining.calls import gathered, has_calls, restore_calls
-from popc.transforms.outlining.check import find_broken_calls
+from popc.transforms.base import PassOutcome
+from popc.transforms.outlining.calls import gathered, restore_calls
 from popc.transforms.outlining.emission import outline
-from popc.transforms.outlining.selection import Terms, find_matches
+from popc.transforms.outlining.selection import find_matches
 from popc.transforms.outlining.sequence import Program, Sequenced
-from popc_runtime.ground.frozen import frozen
+from popc.transforms.outlining.terms import Terms, has_calls
 
-__all__ = ["Outlining"]
+__all__ = ["outline_parts"]
 
 
-@frozen
-class Outlining(Pass):
-    """Ops that follow each other in the same way several times become a graph that is called.
+def outline_parts(
+    graph: Graph, orders: Mapping[Graph, Sequence[Op]], terms: Terms | None
+) -> PassOutcome:
+    """Outline until nothing is worth it any more; the number of calls.
 
-    Before::
-
-        %a = MatMul(%x, @u) ; %b = Gelu(%a) ; %c = MatMul(%b, @v) ; %d = Gelu(%c)
-
-    After::
-
-        %b = Call(%x, @u) callee = graph part_1 (%x, %w) { %a = MatMul(%x, %w)
-                                                           %b = Gelu(%a) ; return %b }
-        %d = Call(%b, @v) callee = graph part_1
-
-    Attributes:
-        enabled: Whether to look everywhere, or only at what the model calls.
-        terms: What a part must be worth.
-        orders: Tells in which order ops are going to run.
+    Without ``terms``, only what the model calls becomes calls.  ``orders`` say in which order ops
+    are going to run.
     """
+    calls_some = has_calls(graph)
+    if calls_some:
+        orders = {nested: gathered(nested, order) for nested, order in orders.items()}
+    program = Program.of(graph, orders, find_aliases(graph))
+    made: list[tuple[int, int]] = []
+    if calls_some:
+        _fix_orders(program, graph)
+        made += restore_calls(program, graph)
+    if terms is not None:
+        made += _outlined(graph, program, terms)
+    calls = sum(instances for _, instances in made)
+    shared = sum(length * (instances - 1) for length, instances in made)
+    return PassOutcome(calls, {"parts outlined": len(made), "calls": calls, "ops shared": shared})
 
-    name: ClassVar[str] = "outlining"
-    optional: ClassVar[bool] = False
-    enabled: bool = True
-    terms: Terms = field(default_factory=Terms)
-    orders: Orders = insertion_orders
 
-    @classmethod
-    def of(cls, context: PassContext) -> Self:
-        """The pass that ``context`` asks for."""
-        options = context.options
-        terms = Terms(
-            options.outline_threshold,
-            options.outline_sequence_break_cost,
-            options.enable_outlining_copy_cost_pruning,
-        )
-        return cls(options.enable_outlining, terms, context.orders)
+def _outlined(graph: Graph, program: Program, terms: Terms) -> Iterator[tuple[int, int]]:
+    """The number of ops and of occurrences of each part.
 
-    def run(self, graph: Graph) -> PassOutcome:
-        """Outline until nothing is worth it any more; the number of calls."""
-        calls_some = has_calls(graph)
-        if not self.enabled and not calls_some:
-            return PassOutcome(0)
-        orders = self.orders(graph)
-        if calls_some:
-            orders = {nested: gathered(nested, order) for nested, order in orders.items()}
-        program = Program.of(graph, orders, find_aliases(graph))
-        made: list[tuple[int, int]] = []
-        if calls_some:
+    Phases of a batch are kept apart at first, so that each becomes the same calls.
+    """
+    taken = {nested.name for nested in graph.walk()}
+    names = (name for number in count(1) if (name := f"part_{number}") not in taken)
+    phases = {op.settings.batch_phase for order in program.orders.values() for op in order}
+    for across_phases in (False, True) if len(phases) > 1 else (False,):
+        while True:
+            sequence = Sequenced.of(program, across_phases=across_phases)
+            matches = find_matches(program, sequence, terms)
+            if not matches:
+                break
             _fix_orders(program, graph)
-            made += restore_calls(program, graph)
-        if self.enabled:
-            made += self._outlined(graph, program)
-        calls = sum(instances for _, instances in made)
-        shared = sum(length * (instances - 1) for length, instances in made)
-        return PassOutcome(
-            calls, {"parts outlined": len(made), "calls": calls, "ops shared": shared}
-        )
-
-    def _outlined(self, graph: Graph, program: Program) -> Iterator[tuple[int, int]]:
-        """The number of ops and of occurrences of each part.
-
-        Phases of a batch are kept apart at first, so that each becomes the same calls.
-        """
-        taken = {nested.name for nested in graph.walk()}
-        names = (name for number in count(1) if (name := f"part_{number}") not in taken)
-        phases = {op.settings.batch_phase for order in program.orders.values() for op in order}
-        for across_phases in (False, True) if len(phases) > 1 else (False,):
-            while True:
-                sequence = Sequenced.of(program, across_phases=across_phases)
-                matches = find_matches(program, sequence, self.terms)
-                if not matches:
-                    break
-                _fix_orders(program, graph)
-                for match in matches:
-                    outline(program, match.instances, next(names))
-                    yield len(match.instances[0].ops), len(match.instances)
-                program.renew()
-
-    def problems(self, graph: Graph) -> list[str]:
-        """Calls that are not right."""
-        return find_broken_calls(graph)
+            for match in matches:
+                outline(program, match.instances, next(names))
+                yield len(match.instances[0].ops), len(match.instances)
+            program.renew()
 
 
 def _fix_orders(program: Program, top: Graph) -> None:

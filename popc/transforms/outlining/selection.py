@@ -17,29 +17,15 @@ from popc.ir import Op
 from popc.transforms.outlining.instances import Instance, best_interval, equal_constants
 from popc.transforms.outlining.repeats import Suffixes
 from popc.transforms.outlining.sequence import Program, Sequenced, code_value, exchange_of
-from popc_runtime.ground.frozen import frozen, mutable
+from popc.transforms.outlining.terms import Terms
+from popc_runtime.ground.frozen import mutable
 
-__all__ = ["Match", "Terms", "find_matches"]
+__all__ = ["Match", "find_matches"]
 
 _UNIT: Final = 1000  # values are whole numbers of 1/_UNIT
 _LEAST_OPS: Final = 2  # a call of a single op saves nothing
 # How many ops may be looked at, for each op of the program.
 _WORK: Final = 200
-
-
-@frozen
-class Terms:
-    """The least worth of a part.
-
-    Attributes:
-        threshold: The least value of a part, without that of what is outlined already.
-        break_cost: What it costs to part an exchange from what may overlap with it.
-        prune: Whether the copies of operands and results must be worth it.
-    """
-
-    threshold: float = 1.0
-    break_cost: float = 10_000.0
-    prune: bool = True
 
 
 class Match(NamedTuple):

@@ -10,8 +10,6 @@ from popc.ir import Graph, Op, Tensor
 from popc.ops.main_loops import MainLoop, main_loops
 from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass
-from popc.transforms.overlap_io.check import check_overlap
-from popc.transforms.overlap_io.rotation import Rotation
 from popc_runtime.errors import OptionError
 from popc_runtime.ground.frozen import frozen
 
@@ -59,9 +57,14 @@ class OverlapIo(Pass):
         """Move transfers; how many."""
         loops = main_loops(graph)
         _refuse_stranded(graph, loops)
+        tasks = _tasks(loops)
+        if not tasks:
+            return 0
+        from popc.transforms.overlap_io.rotation import Rotation  # few programs need it
+
         moved: dict[Graph, _Moved] = {}
         count = 0
-        for task in _tasks(loops):
+        for task in tasks:
             rotation = Rotation(task.loops)
             count += rotation.run(task.loads, task.stores)
             done = moved.setdefault(task.loops[-1].body, _Moved([], []))
@@ -73,6 +76,8 @@ class OverlapIo(Pass):
 
     def problems(self, graph: Graph) -> list[str]:
         """See `check_overlap`."""
+        from popc.transforms.overlap_io.check import check_overlap
+
         return check_overlap(graph)
 
 

@@ -31,7 +31,7 @@ def merge_families(parts: Iterable[tuple[ModuleType, Mapping[_K, _V]]]) -> Mappi
     return table
 
 
-class LazyTable(Mapping[str, _V], Generic[_V]):
+class LazyTable(Mapping[_K, _V], Generic[_K, _V]):
     """A table whose parts are imported when a key of theirs is looked up.
 
     Args:
@@ -43,18 +43,18 @@ class LazyTable(Mapping[str, _V], Generic[_V]):
         ValueError: two modules list the same key.
     """
 
-    def __init__(self, package: str, attribute: str, families: Mapping[str, Iterable[str]]) -> None:
+    def __init__(self, package: str, attribute: str, families: Mapping[str, Iterable[_K]]) -> None:
         self._package = package
         self._attribute = attribute
-        self._owner: dict[str, str] = {}
-        self._found: dict[str, _V] = {}
+        self._owner: dict[_K, str] = {}
+        self._found: dict[_K, _V] = {}
         for module, keys in families.items():
             for key in keys:
                 if key in self._owner:
                     raise ValueError(f"{key} is in {self._owner[key]} and in {module}")
                 self._owner[key] = module
 
-    def __getitem__(self, key: str) -> _V:
+    def __getitem__(self, key: _K) -> _V:
         if key not in self._found:
             module = import_module(f"{self._package}.{self._owner[key]}")
             self._found[key] = getattr(module, self._attribute)[key]
@@ -63,7 +63,7 @@ class LazyTable(Mapping[str, _V], Generic[_V]):
     def __contains__(self, key: object) -> bool:
         return key in self._owner
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[_K]:
         return iter(self._owner)
 
     def __len__(self) -> int:
