@@ -161,14 +161,15 @@ def plan_transformed(program: Transformed, watch: Watch = UNWATCHED) -> Planned:
     graph, options = program.graph, program.options
     with watch.stage(Stage.SCHEDULE) as made:
         schedule = program.settled or _ordered(graph, options)
+        plan: MemoryPlan | None = None
         if _compares_on_device(options):
-            schedule = lowest_on_device(graph, schedule, options, partial(_plan, program))
+            schedule, plan = lowest_on_device(graph, schedule, options, partial(_plan, program))
         if options.verify_ir:
             _require_none("schedule", check_schedule(graph, schedule))
         watch.show(Snapshot.FINAL, graph, schedule.orders[graph])
         made(f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule))
     with watch.stage(Stage.PLAN) as made:
-        plan = _plan(program, schedule, watch.counter(Stage.PLAN))
+        plan = plan or _plan(program, schedule, watch.counter(Stage.PLAN))
         if options.verify_ir:
             _require_none("memory plan", check_plan(graph, schedule, plan))
         _require_addressable(plan, options.replicated_graph_count)

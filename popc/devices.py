@@ -151,11 +151,11 @@ def costs_on_device(
 
 def lowest_on_device(
     graph: Graph, schedule: Schedule, options: Options, plan: Callable[[Schedule], MemoryPlan]
-) -> Schedule:
-    """The schedule under which the busiest tile needs the fewest bytes, temporary data included.
+) -> tuple[Schedule, MemoryPlan]:
+    """The schedule under which the busiest tile needs the fewest bytes, with its plan.
 
-    Compared are ``schedule``, which wins among equals, and those that Kahn's algorithm makes,
-    greedily and as FIFO.
+    Temporary data is counted.  Compared are ``schedule``, which wins among equals, and those that
+    Kahn's algorithm makes, greedily and as FIFO.
 
     Raises:
         OptionError: see `target_of`.
@@ -164,12 +164,14 @@ def lowest_on_device(
 
     planner = Planner(target_of(options))  # products are planned once for all schedules
 
-    def busiest(candidate: Schedule) -> int:
-        costs = costs_on_device(graph, candidate, plan(candidate), options, planner)
+    def busiest(candidate: tuple[Schedule, MemoryPlan]) -> int:
+        costs = costs_on_device(graph, *candidate, options, planner)
         return max(chip.peak_bytes for chip in costs.memory)
 
     others = [other for other in _of_kahn(graph, options) if other.orders != schedule.orders]
-    return min([schedule, *others], key=busiest) if others else schedule
+    if not others:
+        return schedule, plan(schedule)
+    return min(((each, plan(each)) for each in (schedule, *others)), key=busiest)
 
 
 def _of_kahn(graph: Graph, options: Options) -> Iterator[Schedule]:

@@ -52,7 +52,8 @@ def _certain_steps(problem: OrderingProblem) -> _Bytes:
     order = problem.topological()
     least = np.array(problem.rise, np.int64) + problem.base
     for node, takes in enumerate(problem.takes):
-        least[node] -= sum(nbytes for nbytes, _ in takes)
+        if takes:
+            least[node] -= sum(nbytes for nbytes, _ in takes)
     made = [*problem.initial, *chain.from_iterable(problem.makes[node] for node in order)]
     count = max(_PAIRS // max(len(order), 1), _BITS)
     if len(made) > count:
@@ -67,18 +68,26 @@ def _bound_end(problem: OrderingProblem) -> int:
     Any node may be the last that no other waits for.
     """
     weights, stays, leaders = problem.weights, problem.stays, problem.freed_with
-    parts = problem.freed_together()
-    kept = chain.from_iterable(part for leader, part in parts.items() if stays[leader])
-    staying = problem.base + sum(weights[buffer] for buffer in kept)
+    made = (*problem.initial, *chain.from_iterable(problem.makes))
+    staying = problem.base + sum([weights[buffer] for buffer in made if stays[leaders[buffer]]])
+    members, successors = problem.members, problem.successors
+    last = [
+        node
+        for node, others in enumerate(successors)
+        if members[node] and not (others and any(members[other] for other in others))
+    ]
+    ends = {leader for node in last for leader in problem.reads[node] if not stays[leader]}
+    parts: dict[int, list[int]] = {leader: [] for leader in ends}
+    for buffer in made:
+        if leaders[buffer] in parts:
+            parts[leaders[buffer]].append(buffer)
     lowest: int | None = None
-    for node, others in enumerate(problem.successors):
-        if not problem.members[node] or any(problem.members[other] for other in others):
-            continue
+    for node in last:
         own = problem.makes[node]
         step = staying + problem.rise[node]
         step -= sum(weights[buffer] for buffer in own if stays[leaders[buffer]])
         dying = (leader for leader in problem.reads[node] if not stays[leader])
-        read = chain.from_iterable(parts.get(leader, ()) for leader in dying)
+        read = chain.from_iterable(parts[leader] for leader in dying)
         step += sum(weights[buffer] for buffer in read if buffer not in own)
         step -= sum(take.nbytes for take in problem.takes[node])
         lowest = step if lowest is None else min(lowest, step)

@@ -204,7 +204,7 @@ class Chooser:
         threshold = options.transitive_closure_optimization_threshold
         found = find_lowest_peak(searched, peak, effort, closure_threshold=threshold)
         order = None if found.order is None else problem.with_barriers(found.order)
-        return bound if problem.has_levels else found.lower, order
+        return bound if problem.has_levels else max(bound, found.lower), order
 
     def _finish(
         self, problem: OrderingProblem, found: list[_Found], lower: int, work: int

@@ -96,11 +96,20 @@ def _columns(problem: OrderingProblem) -> tuple[array[int], ...] | None:
         *lists_of(ties),
         array("q", problem.frees),
         array("q", map(int, problem.stays)),
-        array("q", (sum(problem.weights[b] for b in made) for made in problem.makes)),
+        array("q", _bytes_made(problem)),
         array("q", problem.ranks),
         array("q", problem.rise),
         array("q", (int(bool(members)) for members in problem.members)),
     )
+
+
+def _bytes_made(problem: OrderingProblem) -> list[int]:
+    """The bytes that each node makes; most make one buffer."""
+    weights = problem.weights
+    return [
+        weights[made[0]] if len(made) == 1 else sum(weights[buffer] for buffer in made)
+        for made in problem.makes
+    ]
 
 
 def lists_of(lists: Sequence[Sequence[int]]) -> tuple[array[int], array[int]]:

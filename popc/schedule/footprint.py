@@ -234,10 +234,12 @@ class _Finder:
     def drop_impossible(self, precedence: Precedence) -> None:
         """An operand does not die in an op that another of its readers has to wait for."""
         takes = self.found.takes
-        asked: dict[Node, list[int]] = {
-            op: [buffer for take in takes[number] for buffer in take.buffers]
-            for op, number in self.numbers.items()
-        }
+        shared = {buffer for buffer, readers in self.readers.items() if len(readers) > 1}
+        asked: dict[Node, list[int]] = {}
+        for op, number in self.numbers.items():
+            wanted = [b for take in takes[number] for b in take.buffers if b in shared]
+            if wanted:
+                asked[op] = wanted
         reads: dict[Node, dict[int, None]] = {
             op: self.found.reads[number] for op, number in self.numbers.items()
         }

@@ -115,7 +115,7 @@ class OrderingProblem:
 
     def topological(self) -> list[int]:
         """The nodes in an order that the constraints allow; shorter if they have a cycle."""
-        return order_topologically(self.successors)
+        return self.remembered("topological", lambda it: order_topologically(it.successors)).copy()
 
     def only_order(self) -> list[int] | None:
         """The order of all nodes, if the constraints allow no other."""

@@ -33,6 +33,8 @@ def find_followed(
     whoever follows has a longer way from the start.  Questions about nodes close to each other are
     answered together, by a walk from the last to the first of them.
     """
+    if not asked:
+        return set()
     place = {node: index for index, node in enumerate(order)}
     depth = _find_depths(order, successors)
     holders: dict[int, list[tuple[int, int]]] = {m: [] for those in asked.values() for m in those}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -91,7 +92,7 @@ def shift_blocks(
     if native is None or tables is None:
         return shift_by_definition(problem, order, effort, limits)
     moves, work = native.shift_blocks(
-        tables.columns, tables.order, _shuffled(order), first_live(problem), *limits, *effort
+        tables.columns, tables.order, _shuffled(len(order)), first_live(problem), *limits, *effort
     )
     return Shifted(tuple(tables.order), moves, work)
 
@@ -105,9 +106,10 @@ def shift_by_definition(
     return Shifted(tuple(shifter.order), shifter.moves, shifter.work)
 
 
-def _shuffled(order: Sequence[int]) -> array[int]:
+@lru_cache(maxsize=1)  # the same problem is looked at many times
+def _shuffled(count: int) -> array[int]:
     """All nodes in the order in which blocks that begin with them are tried."""
-    nodes = array("q", range(len(order)))
+    nodes = array("q", range(count))
     random.Random(_SEED).shuffle(nodes)  # noqa: S311 - not for cryptography
     return nodes
 
@@ -152,7 +154,7 @@ class _Shifter:
 
     def run(self) -> None:
         """Rounds over all blocks, of growing length as long as nothing changes."""
-        nodes = _shuffled(self.order)
+        nodes = _shuffled(len(self.order))
         length, settled = 1, 0  # the moves made when everything was tried for the last time
         while not self._is_over():
             moves = self.moves

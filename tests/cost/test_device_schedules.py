@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -10,9 +9,9 @@ import pytest
 from benchmarks.random_orders import make_model
 from popc.compiler import Planned
 from popc.devices import lowest_on_device
-from popc.memory import plan_memory
+from popc.memory import MemoryPlan, plan_memory
 from popc.reporting.estimation import costs_of
-from popc.schedule import build_schedule
+from popc.schedule import Schedule, build_schedule
 from tests.support.compiling import planned_model
 
 _KAHN = {"scheduling_algorithm": "kahn"}
@@ -37,6 +36,14 @@ def test_a_schedule_that_needs_more_is_replaced() -> None:
     program = _planned("layered", **_KAHN, kahn_tie_breaker="random", swap_limit_scheduler=0)
     graph, options = program.graph, program.options
     worse = build_schedule(graph, options)
-    better = lowest_on_device(graph, worse, options, partial(plan_memory, graph))
+    planned: list[Schedule] = []
+
+    def plan(schedule: Schedule) -> MemoryPlan:
+        planned.append(schedule)
+        return plan_memory(graph, schedule)
+
+    better, plan_of_better = lowest_on_device(graph, worse, options, plan)
     assert better.orders != worse.orders
-    assert lowest_on_device(graph, better, options, partial(plan_memory, graph)) is better
+    assert plan_of_better == plan_memory(graph, better)
+    assert [schedule for schedule in planned if schedule is better] == [better]
+    assert lowest_on_device(graph, better, options, plan)[0] is better
