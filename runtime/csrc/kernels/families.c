@@ -54,6 +54,7 @@
     _(ROWS)                \
     _(RUNNING_SUMS)        \
     _(RUNS)                \
+    _(SIZES)               \
     _(SLOPES_OF_MAPS)      \
     _(SUMS)                \
     _(TEMPORAL_LOSSES)     \

@@ -9,6 +9,7 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import packed, tensors
+from popc_runtime.native.faults import fault_of
 from popc_runtime.native.record import Encoder, Record
 
 __all__ = ["ENCODERS"]
@@ -34,21 +35,8 @@ def _ctc(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
         _REDUCTIONS.index(binding.text("reduction")),
         binding.integer("zero_infinity", 0),
     )
-    explain = partial(_what_is_wrong, binding)
+    explain = partial(fault_of, "ctc", "Ctc", binding)
     return Record("Ctc_f32", words, (logs, *indices), before=before, explain=explain)
-
-
-def _what_is_wrong(binding: NativeBinding) -> str:
-    """The message about the length or label that is out of range."""
-    from popc_runtime.kernels.ctc import KERNELS
-
-    calls = KERNELS["Ctc"](binding.for_numpy())
-    try:
-        for call in calls if isinstance(calls, tuple) else (calls,):
-            call()
-    except IndexError as error:
-        return str(error)
-    return ""
 
 
 ENCODERS: Final[dict[str, Encoder]] = {"Ctc": _ctc}

@@ -281,6 +281,10 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "DFT",
         "STFT",
     ),
+    "sizes": (
+        "CheckSize",
+        "PlacesWithin",
+    ),
     "softmax": (
         "LogSoftmax",
         "LogSoftmaxGrad",
