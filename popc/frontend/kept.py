@@ -24,6 +24,8 @@ def define_states(importer: OpenGraph, states: States, types: Mapping[str, Tenso
 
     ``types`` are those of the inputs: caches as long as they may become, masks with new rows alone.
     """
+    for name in states.held:
+        importer.define(name, _variable(importer, name, types[name]))
     count = _rows_before(importer, states) if states.most else None
     for pair in states.pairs:
         variable = _variable(importer, pair.past, types[pair.past])
@@ -53,10 +55,10 @@ def first_values(loaded: LoadedModel, bindings: Bindings) -> dict[str, Array]:
         UsageError: see `find_states`; or sizes of inputs stay open.
     """
     states, bindings = find_states(loaded, bindings)
-    if not states.pairs:
+    if not states.names:
         return {}
     types = resolve(loaded, bindings).types
-    found: dict[str, Array] = {}
+    found = {name: np.zeros(types[name].shape, types[name].dtype.storage) for name in states.held}
     for pair in states.pairs:
         shape = list(types[pair.past].shape)
         if pair.axis is not None:

@@ -180,7 +180,7 @@ def _import(
     importer.define_initializers(model.graph, names.difference(importer.scope.values))
     importer.import_nodes(nodes)
     write_states(importer, states)
-    _freeze(importer, is_variable)
+    _freeze(importer, is_variable, states)
     if context.problems.unsupported:
         # What follows an unknown node has not been looked at: name everything at once.
         for row in find_unsupported(loaded):
@@ -336,11 +336,13 @@ def _or_varying(
     return is_variable_meanwhile if names or written else is_variable
 
 
-def _freeze(importer: GraphImporter, is_variable: Callable[[str, TensorType], bool]) -> None:
+def _freeze(
+    importer: GraphImporter, is_variable: Callable[[str, TensorType], bool], states: States
+) -> None:
     """Make constants of the weights that were variables only while nodes were imported."""
     names = {weight: proto.name for proto, weight in importer.context.variables.values()}
     for weight in importer.graph.variables:
-        is_written = weight in importer.updates.values
+        is_written = weight in importer.updates.values or weight.name in states.held
         if not is_written and not is_variable(names.get(weight, weight.name), weight.type):
             importer.graph.freeze(weight)
 
@@ -357,7 +359,7 @@ def _define_inputs(
 ) -> None:
     """Inputs come first, so that they keep their names in the graph; then those that are kept."""
     types = {info.name: info.type for info in graph.input}
-    variables = {pair.past for pair in states.pairs}
+    variables = {*(pair.past for pair in states.pairs), *states.held}
     for name, type_ in inputs.types.items():
         if name in variables:
             continue

@@ -3,7 +3,8 @@
 A pair is an input and the output that is its value for the next run.  An input that its output
 makes longer is a cache: a variable as long as it may become, with the number of rows that count.
 Caches of one program grow together.  Inputs that have an element for every row, such as masks,
-are given for new rows alone, and are kept beside the caches.
+are given for new rows alone, and are kept beside the caches.  An input that is held has no next
+value: the host writes it, such as keys of what an encoder has read.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from popc_runtime.ground.frozen import frozen
 __all__ = ["APPENDED", "NO_STATES", "StatePair", "States", "advise_on_caches", "find_states"]
 
 APPENDED: Final = "append"  # in place of an output: the input is kept beside the caches
+HELD: Final = "hold"  # likewise: the input keeps what the host writes
 _MASKS: Final = ("attention_mask",)  # inputs of exporters that have a flag for every row
 _TOKENS: Final = ("input_ids", "inputs_embeds")  # inputs of exporters with what is new
 # What exporters call an input, and the output of its next value.
@@ -50,6 +52,7 @@ class States:
     Attributes:
         pairs: Inputs with the outputs that are their next values.
         appended: Inputs that have an element for every row of the caches, with that axis.
+        held: Inputs that no run changes.
         name: What users call the number of rows: a dimension, or else an input.
         most: The most rows that caches can have.
         rows: The rows that a run adds.
@@ -58,6 +61,7 @@ class States:
 
     pairs: tuple[StatePair, ...] = ()
     appended: Mapping[str, int] = field(default_factory=dict[str, int])
+    held: tuple[str, ...] = ()
     name: str = ""
     most: int = 0
     rows: int = 0
@@ -66,7 +70,7 @@ class States:
     @property
     def names(self) -> list[str]:
         """The inputs that are variables."""
-        return [*(pair.past for pair in self.pairs), *self.appended]
+        return [*(pair.past for pair in self.pairs), *self.appended, *self.held]
 
     @property
     def results(self) -> list[str]:
@@ -108,7 +112,7 @@ def find_states(loaded: LoadedModel, bindings: Bindings) -> tuple[States, Bindin
     finder = _Finder(loaded, bindings)
     states = finder.found()
     finder.raise_if_any()
-    if not states.pairs:
+    if not states.names:
         return NO_STATES, bindings
     _refuse_others(bindings)
     return states, finder.sized(states)
@@ -154,7 +158,7 @@ class _Finder:
 
     def found(self) -> States:
         """The states, as far as nothing is wrong."""
-        named, appended = self._named()
+        named, appended, held = self._named()
         used, called = self._bounds(named)
         wanted = {**called, **named} if used else named
         pairs = [self._pair(past, present) for past, present in wanted.items()]
@@ -163,9 +167,9 @@ class _Finder:
                 self._problems.append(
                     f"states: {listed(appended)} would be kept beside caches, but there are none"
                 )
-            return NO_STATES
+            return States(held=held)
         if all(pair.axis is None for pair in pairs):
-            return States(tuple(pairs))
+            return States(tuple(pairs), held=held)
         bounds = {self._bindings.bounds[name] for name in used}
         if len(bounds) > 1:
             self._problems.append(
@@ -174,21 +178,17 @@ class _Finder:
             )
         masks = self._masks(pairs, appended)
         rows = self._rows(pairs, masks)
-        states = States(
-            tuple(pairs), masks, used[0] if used else "", max(bounds, default=0), rows, tuple(used)
-        )
-        if used and rows > states.most:
-            self._problems.append(
-                f"bounds: {used[0]}={states.most}, but a run adds {rows} rows to the caches"
-            )
-        return states
+        most, name = max(bounds, default=0), used[0] if used else ""
+        if used and rows > most:
+            self._problems.append(f"bounds: {name}={most}, but a run adds {rows} rows to caches")
+        return States(tuple(pairs), masks, held, name, most, rows, tuple(used))
 
     # -- pairs -------------------------------------------------------------------------------------
 
-    def _named(self) -> tuple[dict[str, str], list[str]]:
-        """The pairs that the option names, and the inputs that it lets be appended to."""
+    def _named(self) -> tuple[dict[str, str], list[str], tuple[str, ...]]:
+        """The pairs that the option names; the inputs that it appends to, and that it holds."""
         pairs: dict[str, str] = {}
-        appended: list[str] = []
+        others: dict[str, list[str]] = {APPENDED: [], HELD: []}
         for pattern, target in self._bindings.states.items():
             inputs = [name for name in self._inputs if fnmatchcase(name, pattern)]
             if not inputs:
@@ -197,14 +197,16 @@ class _Finder:
             for name in inputs:
                 if name in self._bindings.values:
                     self._problems.append(f"states: input {name!r} is bound to a value already")
-                elif target == APPENDED:
-                    appended.append(name)
+                elif self._inputs[name].kind != "tensor":
+                    self._problems.append(f"states: input {name!r} is a {self._inputs[name].kind}")
+                elif target in others:
+                    others[target].append(name)
                 else:
                     self._add_named(pairs, name, _filled(pattern, name, target))
         taken = list(pairs.values())
         for name in dict.fromkeys(name for name in taken if taken.count(name) > 1):
             self._problems.append(f"states: output {name!r} would be the next value of several")
-        return pairs, appended
+        return pairs, others[APPENDED], tuple(others[HELD])
 
     def _add_named(self, pairs: dict[str, str], past: str, present: str) -> None:
         if present not in self._outputs:
@@ -212,8 +214,6 @@ class _Finder:
             self._problems.append(
                 f"states: {past}={present}: the model has no output {present!r}{guess}"
             )
-        elif self._inputs[past].kind != "tensor":
-            self._problems.append(f"states: input {past!r} is a {self._inputs[past].kind}")
         else:
             pairs[past] = present
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import parser
 
@@ -159,3 +160,45 @@ def test_what_does_not_fit(
         _kept(text, states=states, bounds=bounds)
     found = "\n".join([str(caught.value), *caught.value.details])
     assert [message for message in messages if message not in found] == [], found
+
+
+_CROSS: Final = """<ir_version: 10, opset_import: ["": 20]>
+cross (float[1, 1, 8] x, float[1, P, 8] past, float[1, 6, 8] seen)
+    => (float[1, 1, 8] y, float[1, T, 8] present)
+{
+    present = Concat<axis = 1>(past, x)
+    turned = Transpose<perm = [0, 2, 1]>(present)
+    scores = MatMul(x, turned)
+    shares = Softmax(scores)
+    own = MatMul(shares, present)
+    keys = Transpose<perm = [0, 2, 1]>(seen)
+    others = MatMul(own, keys)
+    parts = Softmax(others)
+    y = MatMul(parts, seen)
+}
+"""
+
+
+def test_what_the_host_writes_is_held() -> None:
+    """What an encoder has read is written once for each sequence, not given to every run."""
+    archive = _kept(_CROSS, states={"past": "present", "seen": "hold"}, bounds={"P": 4})
+    session = onnxruntime.InferenceSession(parser.parse_model(_CROSS).SerializeToString())
+    rng, program = np.random.default_rng(0), archive.load()
+    assert [spec.name for spec in program.inputs] == ["x"]
+    for _ in range(2):
+        seen = rng.standard_normal((1, 6, 8)).astype(np.float32)
+        past = np.zeros((1, 0, 8), np.float32)
+        program.state.reset()
+        program.state.write({"seen": seen})
+        for _ in range(3):
+            x = rng.standard_normal((1, 1, 8)).astype(np.float32)
+            wanted, past = session.run(None, {"x": x, "past": past, "seen": seen})
+            np.testing.assert_allclose(program.run(x=x)["y"], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_all_that_is_kept_may_be_held() -> None:
+    program = _kept(_CELL, states={"h": "hold"}).load()
+    x, h = np.full((1, 3), 0.5, np.float32), np.full((1, 3), 2, np.float32)
+    program.state.write({"h": h})
+    for _ in range(2):
+        np.testing.assert_allclose(program.run(x=x)["hn"], np.tanh(x + h), rtol=1e-5)

@@ -24,7 +24,7 @@ class StateOptions:
         "Inputs that the program keeps, each with the output that is its next value. They begin as "
         "zeros. An output that is longer than its input makes that a cache, for which a bound has "
         "to be given. An * stands for any text, the same on both sides. In place of an output, "
-        "append lets an input be given for new rows of the caches alone. Caches that are named as "
-        "exporters name them (past_key_values.0.key, present.0.key) need no entry. See "
-        "docs/generation.md.",
+        "append lets an input be given for new rows of the caches alone, and hold lets it keep "
+        "what is written to the state of the program. Caches that are named as exporters name them "
+        "(past_key_values.0.key, present.0.key) need no entry. See docs/generation.md.",
     )
