@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
 from popc.ops.build import can_evaluate, evaluate
@@ -13,15 +13,23 @@ from popc_runtime.ground.frozen import frozen
 
 __all__ = ["ConstantFolding"]
 
+_QUANTISED_GROWTH: Final = 256  # bytes: numbers that rewrites look at, and a channel or two
+
 
 @frozen
 class ConstantFolding(RewritePass):
     """An op whose operands are all constants becomes a constant.
 
     Results may be larger than the operands by ``growth_limit`` bytes; beyond that the op stays,
+<<<<<<< HEAD
     and the runtime computes it once when it loads the archive (weights stored as int8 and used as
     float32, broadcast constants).  So do floats of eight bits in a format that chips multiply as
     it is.
+=======
+    and the runtime computes it once when it loads the archive (broadcast constants).  Weights that
+    are stored as integers and used as floats stay integers, but for a few numbers: a model has so
+    many of them that it would be as large as without quantisation.
+>>>>>>> 42456b64 (Quantised weights stay integers in archives, however small)
 
     Before::
 
@@ -53,7 +61,9 @@ class ConstantFolding(RewritePass):
         sole = [t for t in dict.fromkeys(operands) if len(t.uses) == 1 and not graph.is_output(t)]
         freed = sum(tensor.type.nbytes for tensor in sole)
         grown = sum(tensor.type.nbytes for tensor in op.outputs)
-        if grown > freed + self.growth_limit:
+        quantised = op.op_type == "DequantizeLinear"
+        limit = min(self.growth_limit, _QUANTISED_GROWTH) if quantised else self.growth_limit
+        if grown > freed + limit:
             return False
         values = evaluate(op, [None if tensor is None else tensor.data for tensor in op.inputs])
         constants = [

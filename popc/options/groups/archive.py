@@ -38,7 +38,8 @@ class ArchiveOptions:
         Whole(),
         65536,
         "Bytes by which computing a constant at compile time may enlarge the archive. What "
-        "would grow more is computed when the archive is loaded.",
+        "would grow more is computed when the archive is loaded, and so are floats of which an "
+        "archive can keep the integers that they were quantised to.",
     )
     pack_weights: bool = option(
         Truth(),
