@@ -70,6 +70,9 @@ to a size, cubic: s = Concat<axis = 0>(one, one, k5, five) out = Resize<mode = "
 to a size, nearest: s = Concat<axis = 0>(one, one, k5, k5) out = Resize(picture, , , s)
 to a size, nearest above: s = Concat<axis = 0>(one, one, k5, k5) out = Resize<nearest_mode =
     "round_prefer_ceil", coordinate_transformation_mode = "asymmetric">(picture, , , s)
+positions: two = Constant<value_ints = [2]>() a = Slice(r, l0, two, l1) b = Unsqueeze(a, l0) d =
+    Unsqueeze(b, l0) i = Constant<value = float[1, 2, 2, 3] {1, 2, 3, 4, 5, -6, 7, 8, 9, -1, 2,
+    3}>() out = GridSample(i, d)
 rows of images: a = Unsqueeze(r, l1) s = Constant<value_floats = [1.0, 1.0, 2.0]>() out =
     Resize<mode = "linear">(a, , s)
 """
@@ -90,6 +93,9 @@ rows until: a, b = Loop(k, yes, zero){_BODY}, float s) => (bool on, float t, flo
 joined rows: e = Constant<value = float[0, 5] {{}}>() out = Loop(k, yes, e){_BODY},
     float[n, 5] s) => (bool on, float[m, 5] t) {{ on = Identity(go) a = Gather<axis = 0>(x, i)
     b = Unsqueeze(a, l0) t = Concat<axis = 0>(s, b) }}>
+joined rows of scripts: e = Constant<value = float[0, 5] {{}}>() out = Loop(k, yes, e){_BODY},
+    float[n, 5] s) => (bool on, float[m, 5] t) {{ on = Identity(go) a = Gather<axis = 0>(x, i)
+    b = Unsqueeze(a, l0) c = Cast<to = 1>(s) t = Concat<axis = 0>(c, b) }}>
 joined columns: out = Loop(k, yes, x){_BODY}, float[4, n] s) => (bool on, float[4, m] t) {{
     on = Identity(go) a = Constant<value_ints = [0, 2]>() b = Gather<axis = 1>(x, a) c = Cast<to =
     1>(i) d = Mul(b, c) t = Concat<axis = 1>(s, d) }}>

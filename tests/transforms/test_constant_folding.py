@@ -28,6 +28,8 @@ def test_quantised_weights_stay_integers(size: int, folded: int) -> None:
     """Each is far below the limit, but a model has hundreds."""
     g = SmallGraph()
     weights, scale = g.constant(np.ones(size), DType.INT8), g.constant(0.5)
-    graph = g.output(scale, g("Neg", g("DequantizeLinear", weights, scale, dtype="float32", axis=0)))
+    graph = g.output(
+        scale, g("Neg", g("DequantizeLinear", weights, scale, dtype="float32", axis=0))
+    )
     assert ConstantFolding(growth_limit=65536).run(graph) == 2 * folded
     assert verify(graph) == []

@@ -267,11 +267,21 @@ def _roi_align(node: SizedNode) -> Value:
     return node.value_of(pooled, (counts[0], None, None, None))
 
 
+def _grid_sample(node: SizedNode) -> Value:
+    """Positions of which data decides the number: what padding names is read, and stays padding."""
+    x, grid = node.sized(0), node.sized(1)
+    if any(x.counts) or grid.counts[0] is not None or grid.counts[-1] is not None:
+        raise node.refuse("takes a number of positions that data decides, but of nothing else")
+    (found,) = node.plain([x.padded, grid.padded])
+    return node.value_of(found, (None, None, *grid.counts[1:-1]))
+
+
 RULES: Final[dict[str, SizedRule]] = {
     "Compress": _compress,
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
+    "GridSample": _grid_sample,
     "NonMaxSuppression": _non_max_suppression,
     "NonZero": _non_zero,
     "RoiAlign": _roi_align,

@@ -37,11 +37,13 @@ class Joined:
         place: Its number among the states.
         axis: The axis along which rows are joined.
         rows: The name of the rows within the body.
+        own: The name of the state where it is joined to.
     """
 
     place: int
     axis: int
     rows: str
+    own: str
 
 
 def joined_states(body: onnx.GraphProto) -> list[Joined]:
@@ -49,17 +51,28 @@ def joined_states(body: onnx.GraphProto) -> list[Joined]:
     found: list[Joined] = []
     results = [info.name for info in body.output[1:]]
     for place, info in enumerate(body.input[_HEADER:]):
-        readers = [node for node in body.node if _reads(node, info.name)]
+        own = _itself(body, info)
+        readers = [node for node in body.node if _reads(node, own)]
         if len(readers) != 1 or place >= len(results) or readers[0].op_type != "Concat":
             continue
         (node,) = readers
-        is_joined = len(node.input) == 2 and node.input[0] == info.name
+        is_joined = len(node.input) == 2 and node.input[0] == own
         is_read = any(_reads(other, results[place]) for other in body.node)
-        once = results.count(results[place]) == 1 and info.name not in results
+        once = results.count(results[place]) == 1 and not {info.name, own} & {*results}
         if is_joined and once and not is_read and node.output[0] == results[place]:
             axes = [attribute.i for attribute in node.attribute if attribute.name == "axis"]
-            found.extend(Joined(place, axis, node.input[1]) for axis in axes)
+            found.extend(Joined(place, axis, node.input[1], own) for axis in axes)
     return found
+
+
+def _itself(body: onnx.GraphProto, info: onnx.ValueInfoProto) -> str:
+    """The name of a state where it is read: scripts cast it to the type that it has."""
+    readers = [node for node in body.node if _reads(node, info.name)]
+    if len(readers) != 1 or readers[0].op_type != "Cast":
+        return info.name
+    types = [attribute.i for attribute in readers[0].attribute if attribute.name == "to"]
+    is_same = types == [info.type.tensor_type.elem_type]
+    return readers[0].output[0] if is_same else info.name
 
 
 def _reads(node: onnx.NodeProto, name: str) -> bool:
@@ -71,7 +84,8 @@ def without_joins(body: onnx.GraphProto, states: Sequence[Joined]) -> onnx.Graph
     """A body that gives the rows as its last results, in place of joining them to states."""
     own = onnx.GraphProto()
     own.CopyFrom(body)
-    names = [body.output[1 + state.place].name for state in states]
+    names = {body.output[1 + state.place].name for state in states}
+    names |= {state.own for state in states}
     kept = [node for node in own.node if node.output[0] not in names]
     del own.node[:]
     own.node.extend(kept)
