@@ -7,8 +7,9 @@
 
 FILE is TOML; every [[measurement]] has network, type and batch, one of cycles, milliseconds or
 samples_per_second, or only fits = true or false; and perhaps target, partials (float or half), a
-table of other options, the source, host = false if transfers with the host are not part of it, and
-memory = false if it says nothing about memory.
+table of other options, a table training of loss and optimizer, the source, host = false if
+transfers with the host are not part of it, and memory = false if it says nothing about memory.
+Figures are those of one replica, and batches are micro-batches.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from popc.cost import CostReport, OpCost
 from popc.reporting.estimation import costs_of
 from popc.request import CompileRequest
 from popc.target import find_target
+from samples.pretraining import TRAINED_NETWORKS
 from samples.published import NETWORKS, bert_large_joint
 
 __all__ = [
@@ -58,6 +60,7 @@ class Measurement:
     Attributes:
         cycles: None if they are not known; or the program did not fit.
         fits: Whether the program did; None if that is not known either.
+        training: Loss and optimizer, if it is a training step.
         host: Whether cycles include transfers with the host.
     """
 
@@ -71,6 +74,7 @@ class Measurement:
     host: bool = True
     source: str = ""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    training: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class Prediction:
 
 @lru_cache(maxsize=1)  # batches of one network follow each other
 def _model(network: str, type_: str) -> onnx.ModelProto:
-    return NETWORKS[network](type_)
+    return (NETWORKS | TRAINED_NETWORKS)[network](type_)
 
 
 def predict(
@@ -93,11 +97,15 @@ def predict(
     target: str = "ipu2",
     partials: str = "float",
     others: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
 ) -> Prediction:
-    """The costs of one of `samples.published.NETWORKS`."""
+    """The costs of a network of `samples`, or of a step of training it."""
     chosen = {"target": target, "partials_type": partials, "partials_type_matmuls": partials}
     request = CompileRequest.of(
-        _model(network, type_), options={**chosen, **(others or {})}, dims={"batch": batch}
+        _model(network, type_),
+        options={**chosen, **(others or {})},
+        dims={"batch": batch},
+        **(training or {}),
     )
     planned = plan_program(request, request.load())
     start = process_time()
@@ -133,6 +141,7 @@ def _measurement(row: dict[str, Any]) -> Measurement:
         row.get("host", True),
         row.get("source", ""),
         row.get("options", {}),
+        row.get("training", {}),
     )
 
 
@@ -149,6 +158,7 @@ def deviations(measurements: Iterable[Measurement]) -> tuple[list[list[str]], fl
             measurement.target,
             measurement.partials,
             measurement.options,
+            measurement.training,
         ).report
         cycles = (
             report.cycles.total if measurement.host else report.cycles.total - report.cycles.host

@@ -21,9 +21,12 @@ from onnx import helper, numpy_helper
 
 __all__ = [
     "NETWORKS",
+    "NetworkBuilder",
+    "attention_of_heads",
     "bert_base",
     "bert_large",
     "bert_large_joint",
+    "joint_attention",
     "mobilenet_v2",
     "resnet50",
     "vit_base",
@@ -34,19 +37,31 @@ _OPSET = 20
 _IR_VERSION = 10
 
 
-class _Builder:
-    """A graph that grows node by node; values are names."""
+class NetworkBuilder:
+    """A graph that grows node by node; values are names.
 
-    def __init__(self, name: str, dtype: str) -> None:
+    Attributes:
+        place: Chip and pipeline stage of the nodes that follow; None if the model says nothing.
+        training: Whether normalisations compute statistics of the batch.
+    """
+
+    def __init__(self, name: str, dtype: str, *, training: bool = False) -> None:
         self.dtype = np.dtype(dtype)
+        self.place: tuple[int, int] | None = None
+        self.training = training
         self._name = name
         self._noise = np.random.default_rng(0).standard_normal(1 << 16).astype(self.dtype)
         self._nodes: list[onnx.NodeProto] = []
         self._weights: list[onnx.TensorProto] = []
 
-    def __call__(self, op_type: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+    def __call__(
+        self, op_type: str, *inputs: str, name: str = "", state: Sequence[str] = (), **attributes: Any
+    ) -> str:
+        """The first output of a new node; ``state`` names further ones."""
         output = name or f"{op_type.lower()}_{len(self._nodes)}"
-        node = helper.make_node(op_type, inputs, [output], name=output, **attributes)
+        if self.place:
+            attributes |= dict(zip(("__ipu_number", "__pipeline_stage"), self.place, strict=True))
+        node = helper.make_node(op_type, inputs, [output, *state], name=output, **attributes)
         self._nodes.append(node)
         return output
 
@@ -66,6 +81,10 @@ class _Builder:
     def scalar(self, name: str, value: int) -> str:
         """A constant integer."""
         return self._keep(name, np.array(value, np.int64))
+
+    def truth(self, name: str) -> str:
+        """A constant that is true."""
+        return self._keep(name, np.array(True))  # noqa: FBT003
 
     def _keep(self, name: str, array: np.ndarray[Any, Any]) -> str:
         self._weights.append(numpy_helper.from_array(array, name))
@@ -102,10 +121,16 @@ class _Builder:
         )
 
 
-def resnet50(dtype: str = "float32") -> onnx.ModelProto:
-    """image [batch, 3, 224, 224] -> logits [batch, 1000]."""
-    b = _Builder("resnet50", dtype)
-    x = b("Relu", _conv(b, "image", "stem", 3, 64, 7, 2))
+def resnet50(dtype: str = "float32", *, training: bool = False) -> onnx.ModelProto:
+    """image [batch, 3, 224, 224] -> logits [batch, 1000]; for training from bytes, 0 to 255."""
+    b = NetworkBuilder("resnet50", dtype, training=training)
+    image = b.floats("image", "batch", 3, 224, 224)
+    x = "image"
+    if training:
+        image.type.tensor_type.elem_type = onnx.TensorProto.UINT8
+        type_ = helper.np_dtype_to_tensor_dtype(b.dtype)
+        x = b("Mul", b("Cast", x, to=type_), b.full("image.scale", value=1 / 255))
+    x = b("Relu", _conv(b, x, "stem", 3, 64, 7, 2))
     x = b("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     inputs = 64
     for stage, blocks in enumerate((3, 4, 6, 3)):
@@ -116,10 +141,10 @@ def resnet50(dtype: str = "float32") -> onnx.ModelProto:
             inputs = 4 * width
     x = b("Flatten", b("GlobalAveragePool", x))
     b("Identity", b.linear(x, "classifier", 2048, 1000), name="logits")
-    return b.model([b.floats("image", "batch", 3, 224, 224)], [b.floats("logits", "batch", 1000)])
+    return b.model([image], [b.floats("logits", "batch", 1000)])
 
 
-def _bottleneck(b: _Builder, x: str, name: str, inputs: int, width: int, stride: int) -> str:
+def _bottleneck(b: NetworkBuilder, x: str, name: str, inputs: int, width: int, stride: int) -> str:
     shortcut = x
     if stride > 1 or inputs != 4 * width:
         shortcut = _conv(b, x, f"{name}.shortcut", inputs, 4 * width, 1, stride)
@@ -131,7 +156,7 @@ def _bottleneck(b: _Builder, x: str, name: str, inputs: int, width: int, stride:
 
 def mobilenet_v2(dtype: str = "float32") -> onnx.ModelProto:
     """image [batch, 3, 224, 224] -> logits [batch, 1000] (Sandler et al. 2018, table 2)."""
-    b = _Builder("mobilenet_v2", dtype)
+    b = NetworkBuilder("mobilenet_v2", dtype)
     six = b.full("zero"), b.full("six", value=6.0)
     x = b("Clip", _conv(b, "image", "stem", 3, 32, 3, 2), *six)
     inputs = 32
@@ -160,7 +185,7 @@ _INVERTED_RESIDUALS = (
 
 
 def _inverted_residual(
-    b: _Builder,
+    b: NetworkBuilder,
     x: str,
     name: str,
     channels: tuple[int, int, int],
@@ -178,7 +203,7 @@ def _inverted_residual(
 
 
 def _conv(
-    b: _Builder,
+    b: NetworkBuilder,
     x: str,
     name: str,
     inputs: int,
@@ -193,7 +218,10 @@ def _conv(
     pads, strides = [kernel // 2] * 4, [stride, stride]
     y = b("Conv", x, weight, pads=pads, strides=strides, group=groups, name=f"{name}.conv")
     norm = [b.full(f"{name}.{part}", outputs, value=value) for part, value in _NORM.items()]
-    return b("BatchNormalization", y, *norm, name=f"{name}.norm")
+    if not b.training:
+        return b("BatchNormalization", y, *norm, name=f"{name}.norm")
+    state = (f"{name}.new_mean", f"{name}.new_variance")
+    return b("BatchNormalization", y, *norm, name=f"{name}.norm", state=state, training_mode=1)
 
 
 _NORM = {"scale": 1.0, "bias": 0.0, "mean": 0.0, "variance": 1.0}
@@ -201,12 +229,12 @@ _NORM = {"scale": 1.0, "bias": 0.0, "mean": 0.0, "variance": 1.0}
 
 def bert_base(dtype: str = "float32", *, length: int = 128, layers: int = 12) -> onnx.ModelProto:
     """Tokens, token types and mask [batch, length] -> hidden [batch, length, 768]."""
-    return _bert(_Builder("bert_base", dtype), 768, 12, length, layers)
+    return _bert(NetworkBuilder("bert_base", dtype), 768, 12, length, layers)
 
 
 def bert_large(dtype: str = "float32", *, length: int = 128, layers: int = 24) -> onnx.ModelProto:
     """Tokens, token types and mask [batch, length] -> hidden [batch, length, 1024]."""
-    return _bert(_Builder("bert_large", dtype), 1024, 16, length, layers)
+    return _bert(NetworkBuilder("bert_large", dtype), 1024, 16, length, layers)
 
 
 def bert_large_joint(
@@ -216,13 +244,13 @@ def bert_large_joint(
 
     ``norms``: normalisations of a layer; with 1, what a second one that is a call has no code for.
     """
-    builder = _Builder("bert_large", dtype)
-    attention = partial(_joint_attention, biased=False)
+    builder = NetworkBuilder("bert_large", dtype)
+    attention = partial(joint_attention, biased=False)
     return _bert(builder, 1024, 16, length, layers, attention=attention, norms=norms)
 
 
 def _bert(
-    b: _Builder,
+    b: NetworkBuilder,
     size: int,
     heads: int,
     length: int,
@@ -241,7 +269,7 @@ def _bert(
     bias = b("Unsqueeze", bias, b.integers("mask_axes", 1, 2))
     for layer in range(layers):
         name = f"layer{layer}"
-        y = (attention or _attention)(b, x, name, size, heads, length, bias)
+        y = (attention or attention_of_heads)(b, x, name, size, heads, length, bias)
         x = b.layer_norm(b("Add", x, y), f"{name}.norm1", size)
         y = b("Gelu", b.linear(x, f"{name}.up", size, 4 * size))
         y = b.linear(y, f"{name}.down", 4 * size, size)
@@ -258,7 +286,7 @@ def _bert(
 
 def vit_base(dtype: str = "float32", *, layers: int = 12) -> onnx.ModelProto:
     """image [batch, 3, 224, 224] -> logits [batch, 1000]: 16 by 16 patches, 197 tokens."""
-    b = _Builder("vit_base", dtype)
+    b = NetworkBuilder("vit_base", dtype)
     weight = b.weight("patch.weight", 768, 3, 16, 16, scale=0.03)
     x = b("Conv", "image", weight, b.full("patch.bias", 768), strides=[16, 16], name="patch.conv")
     x = b("Reshape", x, b.integers("patches", 0, 768, 196))
@@ -270,7 +298,7 @@ def vit_base(dtype: str = "float32", *, layers: int = 12) -> onnx.ModelProto:
     for layer in range(layers):
         name = f"layer{layer}"
         y = b.layer_norm(x, f"{name}.norm1", 768)
-        x = b("Add", x, _attention(b, y, name, 768, 12, 197, ""))
+        x = b("Add", x, attention_of_heads(b, y, name, 768, 12, 197, ""))
         y = b.layer_norm(x, f"{name}.norm2", 768)
         y = b("Gelu", b.linear(y, f"{name}.up", 768, 3072))
         x = b("Add", x, b.linear(y, f"{name}.down", 3072, 768))
@@ -283,7 +311,7 @@ def vit_base(dtype: str = "float32", *, layers: int = 12) -> onnx.ModelProto:
 
 def vit_so400m(dtype: str = "float32", *, layers: int = 27) -> onnx.ModelProto:
     """image [batch, 3, 378, 378] -> tokens [batch, 729, 1152]: the encoder of SigLIP So400m/14."""
-    b = _Builder("vit_so400m", dtype)
+    b = NetworkBuilder("vit_so400m", dtype)
     weight = b.weight("patch.weight", 1152, 3, 14, 14, scale=0.03)
     x = b("Conv", "image", weight, b.full("patch.bias", 1152), strides=[14, 14], name="patch.conv")
     x = b("Reshape", x, b.integers("patches", 0, 1152, 729))
@@ -292,7 +320,7 @@ def vit_so400m(dtype: str = "float32", *, layers: int = 27) -> onnx.ModelProto:
     for layer in range(layers):
         name = f"layer{layer}"
         y = b.layer_norm(x, f"{name}.norm1", 1152)
-        x = b("Add", x, _joint_attention(b, y, name, 1152, 16, 729))
+        x = b("Add", x, joint_attention(b, y, name, 1152, 16, 729))
         y = b.layer_norm(x, f"{name}.norm2", 1152)
         y = b("Gelu", b.linear(y, f"{name}.up", 1152, 4304), approximate="tanh")
         x = b("Add", x, b.linear(y, f"{name}.down", 4304, 1152))
@@ -302,8 +330,8 @@ def vit_so400m(dtype: str = "float32", *, layers: int = 27) -> onnx.ModelProto:
     )
 
 
-def _joint_attention(
-    b: _Builder,
+def joint_attention(
+    b: NetworkBuilder,
     x: str,
     name: str,
     size: int,
@@ -334,8 +362,8 @@ def _joint_attention(
     return product(merged, f"{name}.mix", size, size)
 
 
-def _attention(
-    b: _Builder, x: str, name: str, size: int, heads: int, length: int, bias: str
+def attention_of_heads(
+    b: NetworkBuilder, x: str, name: str, size: int, heads: int, length: int, bias: str
 ) -> str:
     """Attention of all heads, with ``bias`` added to the scores."""
     split = b.integers(f"{name}.split", 0, length, heads, size // heads)
