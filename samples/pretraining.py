@@ -1,4 +1,4 @@
-"""Networks as they are trained by the vendor's recipes: heads, dropout, and places in a pipeline."""
+"""Networks as the vendor's recipes train them: with heads, dropout, and places in a pipeline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import partial
 import onnx
 from onnx import helper
 
-from samples.published import NetworkBuilder, attention_of_heads, resnet50
+from samples.network_builder import NetworkBuilder
+from samples.published import attention_of_heads, resnet50
 
 __all__ = ["TRAINED_NETWORKS", "bert_masked"]
 

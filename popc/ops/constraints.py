@@ -191,6 +191,11 @@ class Precedence:
             self.successors[earlier][later] = None
             self.waiting[later] += 1
 
+    def remove(self, earlier: Node, later: Node) -> None:
+        """Let ``later`` no longer wait for ``earlier``, for which it does."""
+        del self.successors[earlier][later]
+        self.waiting[later] -= 1
+
     def followers(self, node: Node) -> set[Node]:
         """``node`` and all that have to wait for it."""
         found = {node}

@@ -138,6 +138,8 @@ class Sequencer:
         ops = [op for op in self._graph.ops if op not in self._load]
         required = [pair for pair in ordering if not pair.wished]
         found = Precedence.required(ops, required, without=without)
+        wished = [pair for pair in ordering if pair.wished]
+        self._wishes = self._granted(found, wished)
         order = found.topological()
         assert len(order) == len(found.successors), f"ops of {self._graph.name} wait for each other"
         self._later: dict[Node, dict[Node, None]] = found.successors
@@ -146,11 +148,33 @@ class Sequencer:
             for later in self._later[node]:
                 self._earlier[later][node] = None
         self._places = {node: place for place, node in enumerate(order)}
-        self._wishes: dict[tuple[Node, Node], None] = {}
-        for pair in [pair for pair in ordering if pair.wished]:
+        for pair in wished:
+            if (pair.first, pair.second) in self._wishes:
+                continue
             if not self.wish(pair.first, pair.second):
                 ordering.discard(pair)
                 self.given_up += 1
+
+    def _granted(
+        self, found: Precedence, wished: Sequence[OrderedPair[Op]]
+    ) -> dict[tuple[Node, Node], None]:
+        """All wishes, added to ``found``, if together they contradict nothing; otherwise none.
+
+        Mostly they do not, and to add them one by one takes long.
+        """
+        pairs = [(pair.first, pair.second) for pair in wished]
+        if any(
+            first is second or not {first, second}.isdisjoint(self._load) for first, second in pairs
+        ):
+            return {}
+        new = {pair: None for pair in pairs if pair[1] not in found.successors[pair[0]]}
+        for pair in new:
+            found.add(*pair)
+        if len(found.topological()) == len(found.successors):
+            return dict(new)
+        for pair in new:
+            found.remove(*pair)
+        return {}
 
     def _required(self, node: Node) -> Iterator[Node]:
         """The nodes that have to wait for ``node``, not by a wish alone."""
