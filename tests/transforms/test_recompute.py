@@ -250,11 +250,17 @@ def test_repetitions_come_after_the_forward_pass() -> None:
     assert max(places) - min(places) > len(places) * 1.5
 
 
-def test_random_numbers_are_kept() -> None:
+def test_masks_are_kept_and_applied_once_more() -> None:
     done = compiled(deep_transformer(1), **_ALL)
-    types = {op.op_type for op in repetitions(done.graph)}
+    again = repetitions(done.graph)
+    types = {op.op_type for op in again}
     assert "Dropout" not in types
-    assert {"MatMul", "LayerNormalization", "Attention"} <= types
+    assert {"MatMul", "LayerNormalization", "Attention", "DropoutGrad"} <= types
+    dropped = next(op for op in again if op.op_type == "DropoutGrad")
+    drawn = dropped.operand(1).producer
+    assert drawn is not None
+    assert drawn.op_type == "Dropout"
+    assert not any(user.settings.part is StepPart.BACKWARD for user in drawn.outputs[0].uses)
 
 
 def test_what_is_rounded_at_random_is_kept() -> None:

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
-from popc_runtime.kernels.activation import bit_mask, bits_of
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.core.blocking import blocked, work_dtype
 from popc_runtime.kernels.core.random_state import RandomState, state_of
@@ -83,6 +82,8 @@ def _dropout(binding: Binding) -> Calls:
     out, wanted = binding.output(), binding.optional_output(1)
     mask = binding.scratch.take(x.shape, np.bool_) if wanted is None else wanted
     draw = _dropout_draw(binding, x.shape)
+    scale = np.ones((), work_dtype(out))
+    drop = blocked(_masked, out, [x, mask, scale], binding.scratch)
 
     def call() -> None:
         share = _dropped_share(ratio, training)
@@ -91,10 +92,17 @@ def _dropout(binding: Binding) -> Calls:
             np.copyto(out, x)
             return
         np.greater_equal(draw(), share, out=mask)
-        np.multiply(x, mask, out=out)
-        np.multiply(out, np.asarray(_scale(share), out.dtype), out=out)
+        scale.fill(_scale(share))
+        for step in drop:
+            step()
 
     return call
+
+
+def _masked(out: Array, x: Array, mask: Array, scale: Array) -> Iterator[Call]:
+    """Multiplied, not chosen: nans stay, and what is dropped keeps its sign."""
+    yield partial(np.multiply, x, mask, out=out)
+    yield partial(np.multiply, out, scale, out=out)
 
 
 def _dropped_share(ratio: Array, training: Array) -> float:
@@ -107,20 +115,12 @@ def _scale(share: float) -> float:
 
 
 def _dropout_grad(binding: Binding) -> Calls:
-    """Operands gradient, mask, ratio, training mode."""
+    """Operands gradient, mask, ratio, training mode; a dropout whose mask is known."""
     g, mask, ratio, training = (binding.input(index) for index in range(4))
     out = binding.output()
     scale = np.ones((), work_dtype(out))
-    blocks = blocked(_dropout_grad_steps, out, [g, mask, scale], binding.scratch, temporaries=1)
+    blocks = blocked(_masked, out, [g, mask, scale], binding.scratch)
     return (lambda: scale.fill(_scale(_dropped_share(ratio, training))), *blocks)
-
-
-def _dropout_grad_steps(
-    out: Array, g: Array, mask: Array, scale: Array, select: Array
-) -> Iterator[Call]:
-    yield partial(np.multiply, g, scale, out=out)
-    yield bit_mask(mask, bits_of(select))
-    yield partial(np.bitwise_and, bits_of(out), bits_of(select), out=bits_of(out))
 
 
 def _dropout_draw(binding: Binding, shape: tuple[int, ...]) -> Callable[[], Any]:

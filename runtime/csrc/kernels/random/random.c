@@ -290,10 +290,8 @@ static void gradient_chunk(void *context, int64_t chunk, int thread) {
     const int64_t end = start + GRADIENT_CHUNK < dropout->count ? start + GRADIENT_CHUNK
                                                                 : dropout->count;
     const float scale = job->scale;
-    for (int64_t i = start; i < end; i++) {
-        const float value = dropout->in[i] * scale;
-        dropout->out[i] = dropout->mask[i] ? value : 0;
-    }
+    for (int64_t i = start; i < end; i++)
+        dropout->out[i] = dropout->in[i] * (float)dropout->mask[i] * scale;
 }
 
 static Failure run_gradient(const void *state, const Run *run) {
