@@ -21,15 +21,10 @@ class ConstantFolding(RewritePass):
     """An op whose operands are all constants becomes a constant.
 
     Results may be larger than the operands by ``growth_limit`` bytes; beyond that the op stays,
-<<<<<<< HEAD
-    and the runtime computes it once when it loads the archive (weights stored as int8 and used as
-    float32, broadcast constants).  So do floats of eight bits in a format that chips multiply as
-    it is.
-=======
     and the runtime computes it once when it loads the archive (broadcast constants).  Weights that
     are stored as integers and used as floats stay integers, but for a few numbers: a model has so
-    many of them that it would be as large as without quantisation.
->>>>>>> 42456b64 (Quantised weights stay integers in archives, however small)
+    many of them that it would be as large as without quantisation.  So do floats of eight bits in a
+    format that chips multiply as it is.
 
     Before::
 
