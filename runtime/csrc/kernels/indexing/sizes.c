@@ -57,13 +57,14 @@ static void *prepare_places(Params *params, Needs *needs) {
         free(places);
         return NULL;
     }
-    *places = (Places){.indices = indices,
-                       .sizes = (void *)sizes.data,
-                       .valid = (void *)valid.data,
-                       .to = (void *)to.data,
-                       .count = count,
-                       .parts = parts,
-                       .padding = padding};
+    *places = (Places){
+        .indices = indices,
+        .sizes = (void *)sizes.data,
+        .valid = (void *)valid.data,
+        .to = (void *)to.data,
+        .count = count,
+        .parts = parts,
+        .padding = padding};
     return places;
 }
 
