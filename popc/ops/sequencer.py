@@ -167,11 +167,13 @@ class Sequencer:
             first is second or not {first, second}.isdisjoint(self._load) for first, second in pairs
         ):
             return {}
-        new = {pair: None for pair in pairs if pair[1] not in found.successors[pair[0]]}
+        new: dict[tuple[Node, Node], None] = {
+            pair: None for pair in pairs if pair[1] not in found.successors[pair[0]]
+        }
         for pair in new:
             found.add(*pair)
         if len(found.topological()) == len(found.successors):
-            return dict(new)
+            return new
         for pair in new:
             found.remove(*pair)
         return {}

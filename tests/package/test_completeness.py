@@ -13,7 +13,9 @@ from onnx import helper
 
 import popc.autodiff.rules
 import popc.cost.rules
-import popc.frontend.rules
+import popc.frontend.rules.graphcore
+import popc.frontend.rules.microsoft
+import popc.frontend.rules.onnx
 import popc.ops
 import popc.transforms.batch_serialization.rules
 import popc_runtime.kernels
