@@ -15,7 +15,9 @@ from popc_runtime.ground.frozen import frozen
 __all__ = ["Anchor", "AnchorKind", "asking_for_all"]
 
 # What sums may be added up in.
-_SUM_TYPES: Final = tuple(dtype.value for dtype in DType if dtype is not DType.BOOL)
+_SUM_TYPES: Final = tuple(
+    dtype.value for dtype in DType if dtype is not DType.BOOL and not dtype.is_float8
+)
 
 _DIGITS: Final = re.compile("[0-9]{1,18}")
 

@@ -13,7 +13,7 @@ from popc_runtime.native import Library, NativeBinding, NativeProgram, Record, S
 from popc_runtime.native import encode as encode_views
 from tests.support.oracles import hidden_operands
 
-_DTYPES = {dtype.storage: dtype for dtype in DType if dtype is not DType.BFLOAT16}
+_DTYPES = {dtype.storage: dtype for dtype in DType if dtype is dtype.stored}
 
 
 def _dtype(array: Array | None) -> DType | None:
