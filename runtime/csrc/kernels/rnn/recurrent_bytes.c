@@ -132,7 +132,7 @@ static Range range_of(const float *x, int64_t count) {
 }
 
 static void round_row(const float *x, int64_t count, uint8_t *to, float inverse, float zero) {
-    for (int64_t i = 0; i < count; i++) {
+    INDEPENDENT_FOR (int64_t i = 0; i < count; i++) {
         const int32_t steps = (int32_t)(__builtin_rintf(x[i] * inverse) + zero);
         to[i] = (uint8_t)(steps > 255 ? 255 : steps);
     }
@@ -176,7 +176,7 @@ INLINE void finish_row(
     const int32_t *tile, const int32_t *sums, const int32_t *zeros, const float *scales,
     const float *bias, float scale, int32_t zero, int32_t row_sum, float *out,
     const bool with_zeros) {
-    for (int j = 0; j < BYTE_COLUMNS; j++) {
+    INDEPENDENT_FOR (int j = 0; j < BYTE_COLUMNS; j++) {
         uint32_t sum = (uint32_t)tile[j] - (uint32_t)zero * (uint32_t)sums[j];
         if (with_zeros) sum -= (uint32_t)row_sum * (uint32_t)zeros[j];
         out[j] = (float)(int32_t)sum * (scale * scales[j]) + bias[j];
