@@ -10,7 +10,7 @@ enum {
     // asked for: so many lines ahead.
     FAR = 1 << 17,
     AHEAD = 16,
-    ALL_AHEAD = 64,  // lines of all panels together that a few rows ask for ahead
+    ALL_AHEAD = 64,  // lines of all panels together that a few rows ask for ahead, if they are far
     VECTORS = 8,  // of a row, at once
     ROW_PANELS = VECTORS * LANES / PANEL_COLUMNS,
     FEW_PANELS = FEW_COLUMNS / PANEL_COLUMNS,
@@ -71,10 +71,10 @@ void ISA(multiply_row)(
     memcpy(out + j, part, (size_t)(columns - j) * sizeof(float));
 }
 
-// `rows` and `panels` are constants wherever this is called.
+// `rows`, `panels` and `far` are constants wherever this is called.
 INLINE void multiply_wide(
     const float *left, int64_t left_row, const float *right, int64_t k, float *out, int64_t out_row,
-    const int rows, const int panels) {
+    const int rows, const int panels, const bool far) {
     const int vectors = panels * PANEL_COLUMNS / LANES;
     const int64_t panel = k * PANEL_COLUMNS;
     Floats sums[FEW_ROWS][VECTORS];
@@ -82,7 +82,7 @@ INLINE void multiply_wide(
         UNROLLED_FOR (int v = 0; v < vectors; v++) sums[i][v] = (Floats){0};
     for (int64_t p = 0; p < k; p++, left++, right += PANEL_COLUMNS) {
         Floats line[VECTORS];
-        UNROLLED_FOR (int i = 0; i < panels; i++)
+        UNROLLED_FOR (int i = 0; far && i < panels; i++)
             __builtin_prefetch(right + i * panel + ALL_AHEAD / panels * PANEL_COLUMNS);
         UNROLLED_FOR (int v = 0; v < vectors; v++) {
             const int column = v * LANES;
@@ -95,35 +95,42 @@ INLINE void multiply_wide(
         UNROLLED_FOR (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }
 
-#define FEW_CASE(N, PANELS) \
-    case N: multiply_wide(left, left_row, right, k, out, out_row, N, PANELS); break;
+#define FEW_CASE(N, PANELS, FAR_AWAY) \
+    case N: multiply_wide(left, left_row, right, k, out, out_row, N, PANELS, FAR_AWAY); break;
 #if VECTOR_BYTES == 64
-#define MORE_CASES(PANELS) \
-    FEW_CASE(3, PANELS)    \
-    FEW_CASE(4, PANELS)    \
-    FEW_CASE(5, PANELS)
+#define MORE_CASES(PANELS, FAR_AWAY) \
+    FEW_CASE(3, PANELS, FAR_AWAY)    \
+    FEW_CASE(4, PANELS, FAR_AWAY)    \
+    FEW_CASE(5, PANELS, FAR_AWAY)
 #else
-#define MORE_CASES(PANELS)
+#define MORE_CASES(PANELS, FAR_AWAY)
 #endif
-#define FEW_FUNCTION(NAME, PANELS)                                                            \
-    static void NAME(                                                                         \
-        const float *left, int64_t left_row, const float *right, int64_t k, float *out,       \
-        int64_t out_row, int64_t rows) {                                                      \
-        switch (rows) {                                                                       \
-            FEW_CASE(2, PANELS)                                                               \
-            MORE_CASES(PANELS)                                                                \
-            default: multiply_wide(left, left_row, right, k, out, out_row, FEW_ROWS, PANELS); \
-        }                                                                                     \
+#define FEW_FUNCTION(NAME, PANELS, FAR_AWAY)                                                       \
+    static void NAME(                                                                              \
+        const float *left, int64_t left_row, const float *right, int64_t k, float *out,            \
+        int64_t out_row, int64_t rows) {                                                           \
+        switch (rows) {                                                                            \
+            FEW_CASE(2, PANELS, FAR_AWAY)                                                          \
+            MORE_CASES(PANELS, FAR_AWAY)                                                           \
+            default:                                                                               \
+                multiply_wide(left, left_row, right, k, out, out_row, FEW_ROWS, PANELS, FAR_AWAY); \
+        }                                                                                          \
     }
-FEW_FUNCTION(multiply_wide_rows, FEW_PANELS)
-FEW_FUNCTION(multiply_panel_rows, 1)
+FEW_FUNCTION(multiply_far_rows, FEW_PANELS, true)
+FEW_FUNCTION(multiply_near_rows, FEW_PANELS, false)
+FEW_FUNCTION(multiply_panel_rows, 1, true)
 
 void ISA(multiply_few)(
     const float *left, int64_t left_row, const float *right, int64_t k, Place out, int64_t rows,
     int64_t columns) {
+    const bool far = k * columns > FAR;
     int64_t j = 0;
-    for (; j + FEW_COLUMNS <= columns; j += FEW_COLUMNS)
-        multiply_wide_rows(left, left_row, right + j * k, k, out.data + j, out.row, rows);
+    for (; j + FEW_COLUMNS <= columns; j += FEW_COLUMNS) {
+        if (far)
+            multiply_far_rows(left, left_row, right + j * k, k, out.data + j, out.row, rows);
+        else
+            multiply_near_rows(left, left_row, right + j * k, k, out.data + j, out.row, rows);
+    }
     for (; j + PANEL_COLUMNS <= columns; j += PANEL_COLUMNS)
         multiply_panel_rows(left, left_row, right + j * k, k, out.data + j, out.row, rows);
     if (j == columns) return;
