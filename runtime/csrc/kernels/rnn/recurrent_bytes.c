@@ -171,15 +171,18 @@ void ISA(quantize_rows)(
 
 // -- products -------------------------------------------------------------------------------------
 
+static inline Ints load_ints(const int32_t *from) { return *(const LooseInts *)from; }
+
 // Sums of a row of a tile become floats.
 INLINE void finish_row(
     const int32_t *tile, const int32_t *sums, const int32_t *zeros, const float *scales,
     const float *bias, float scale, int32_t zero, int32_t row_sum, float *out,
     const bool with_zeros) {
-    INDEPENDENT_FOR (int j = 0; j < BYTE_COLUMNS; j++) {
-        uint32_t sum = (uint32_t)tile[j] - (uint32_t)zero * (uint32_t)sums[j];
-        if (with_zeros) sum -= (uint32_t)row_sum * (uint32_t)zeros[j];
-        out[j] = (float)(int32_t)sum * (scale * scales[j]) + bias[j];
+    UNROLLED_FOR (int j = 0; j < BYTE_COLUMNS; j += LANES) {
+        Ints sum = load_ints(tile + j) - zero * load_ints(sums + j);
+        if (with_zeros) sum -= row_sum * load_ints(zeros + j);
+        const Floats factor = scale * load(scales + j);
+        store(out + j, __builtin_convertvector(sum, Floats) * factor + load(bias + j));
     }
 }
 
