@@ -200,7 +200,7 @@ class _Repetition:
         return self._repetition(op, op.op_type, operands, op.outputs, attributes, subgraphs)
 
     def _drop_again(self, op: Op) -> Op:
-        """What a dropout left of its data, by the mask that it has given."""
+        """The data of a dropout, less what the mask that it has given takes away."""
         x, ratio, training = (op.operand(index) for index in range(3))
         operands = [self.repeated.get(x, x), op.outputs[1], ratio, training]
         return self._repetition(op, "DropoutGrad", operands, op.outputs[:1])
