@@ -20,6 +20,7 @@ import popc_runtime
 from popc_runtime.data.tensors import ResultTensor
 from popc_runtime.errors import DeviceError, InputMismatchError, StreamUnderrunError
 from popc_runtime.format import DType, TensorSpec
+from popc_runtime.kernels.parts.float8 import to_float8
 from popc_runtime.native import find_library
 from popc_runtime.native.encoders.families import FAMILIES
 from tests.support.models import affine, counter_loop, executable
@@ -220,8 +221,10 @@ def test_memory_is_the_callers_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", DType)
 def test_values_of_tensors(dtype: DType) -> None:
-    values = np.array([[0, 1, 2], [3, 4, 1]]).astype("float32" if dtype.is_float else dtype.value)
+    is_real = dtype.is_float or dtype.is_float8
+    values = np.array([[0, 1, 2], [3, 4, 1]]).astype("float32" if is_real else dtype.value)
     stored = values.view(np.uint16)[:, 1::2] if dtype is DType.BFLOAT16 else values
+    stored = to_float8(values, dtype) if dtype.is_float8 else stored
     stored = np.ascontiguousarray(stored.astype(dtype.storage))
     tensor = ResultTensor(TensorSpec("y", dtype, (2, 3)), bytearray(stored.tobytes()))
     assert tensor.tolist() == values.tolist()

@@ -10,6 +10,7 @@ from popc_runtime.data.mismatches import wrong_names
 from popc_runtime.data.streams import MOVE_IT, describe, is_foreign, joined_mismatches
 from popc_runtime.errors import InputMismatchError
 from popc_runtime.format import DType, StreamSpec, TensorSpec
+from popc_runtime.format.float8 import number_of
 from popc_runtime.ground.hints import Any, Final
 
 __all__ = ["ResultTensor", "check_buffers"]
@@ -74,7 +75,7 @@ class ResultTensor:
         return self.data.nbytes
 
     def tolist(self) -> Any:
-        """The elements as nested lists, as numpy's; bfloat16 elements are floats."""
+        """The elements as nested lists, as numpy's; narrow floats are numbers too."""
         values = self._values()
 
         def nested(shape: tuple[int, ...]) -> Any:
@@ -87,6 +88,8 @@ class ResultTensor:
             pairs = self.data.tobytes()
             wide = b"".join(b"\0\0" + pairs[at : at + 2] for at in range(0, len(pairs), 2))
             return (value for (value,) in iter_unpack("f", wide))
+        if self.dtype.is_float8:
+            return (number_of(code, self.dtype) for code in self.data.tobytes())
         return (value for (value,) in iter_unpack(self.dtype.code, self.data))
 
     @property

@@ -13,63 +13,18 @@ from typing import Final
 import numpy as np
 
 from popc_runtime.format.dtypes import Array, DType
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.format.float8 import FLOATS8, SIGN, number_of
 
 __all__ = ["codes_of", "encode_table", "from_float8", "to_float8", "value_table"]
 
 
-@frozen
-class _Format:
-    """A format: sign, exponent, mantissa.
-
-    Attributes:
-        mantissa: Bits of it.
-        bias: Of the exponent.
-        largest: The code of the largest finite number.
-        overflow: The code of what is larger, without its sign: infinity or NaN.
-        unsigned: Whether there is no negative zero, whose code is that of NaN.
-    """
-
-    mantissa: int
-    bias: int
-    largest: int
-    overflow: int
-    unsigned: bool = False
-
-
-_SIGN: Final = 0x80
-_FORMATS: Final = {
-    DType.FLOAT8E4M3FN: _Format(3, 7, 0x7E, 0x7F),
-    DType.FLOAT8E4M3FNUZ: _Format(3, 8, 0x7F, _SIGN, unsigned=True),
-    DType.FLOAT8E5M2: _Format(2, 15, 0x7B, 0x7C),
-    DType.FLOAT8E5M2FNUZ: _Format(2, 16, 0x7F, _SIGN, unsigned=True),
-}
-_NAN: Final = {DType.FLOAT8E4M3FN: 0x7F, DType.FLOAT8E5M2: 0x7E}  # beside those of _SIGN
-
-
-def _magnitudes(form: _Format, last: int) -> Array:
-    """The numbers of the codes up to ``last``, as if all of them were finite; exact."""
-    codes = np.arange(last + 1)
-    exponents, fractions = codes >> form.mantissa, codes & ((1 << form.mantissa) - 1)
-    is_normal = exponents > 0
-    whole = fractions + (is_normal << form.mantissa)
-    return np.asarray(
-        np.ldexp(whole.astype(np.float64), np.maximum(exponents, 1) - form.bias - form.mantissa)
-    )
+_NAN: Final = {DType.FLOAT8E4M3FN: 0x7F, DType.FLOAT8E5M2: 0x7E}  # beside those of `SIGN`
 
 
 @cache
 def value_table(dtype: DType) -> Array:
     """float32 numbers by code."""
-    form = _FORMATS[dtype]
-    half = np.full(128, np.nan)
-    half[: form.largest + 1] = _magnitudes(form, form.largest)
-    if form.overflow == form.largest + 1 and dtype is DType.FLOAT8E5M2:
-        half[form.overflow] = np.inf
-    table = np.concatenate([half, -half]).astype(np.float32)
-    if form.unsigned:
-        table[_SIGN] = np.nan
-    return table
+    return np.array([number_of(code, dtype) for code in range(256)], np.float32)
 
 
 @cache
@@ -79,18 +34,19 @@ def encode_table(dtype: DType, *, saturates: bool) -> Array:
     ``saturates``: what is too large, infinity too, becomes the largest number; else infinity, or
     NaN where a format has none.
     """
-    form = _FORMATS[dtype]
+    form = FLOATS8[dtype]
     values = (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32)
     with np.errstate(invalid="ignore"):  # of NaN
         sizes = np.abs(values.astype(np.float64))
-    numbers = _magnitudes(form, form.largest + 1)  # one more, for where rounding to it begins
+    # One more than there are, for where rounding to it begins.
+    numbers = np.array([form.magnitude(code) for code in range(form.largest + 2)])
     middles = (numbers[1:] + numbers[:-1]) / 2
     codes = np.searchsorted(middles, sizes)
     tied = (codes < len(middles)) & (sizes == middles[np.minimum(codes, len(middles) - 1)])
     codes += tied & (codes % 2 == 1)  # to even
     codes[codes > form.largest] = form.largest if saturates else form.overflow
-    codes[np.isnan(sizes)] = _NAN.get(dtype, _SIGN)
-    signs = np.where(np.signbit(values), _SIGN, 0)
+    codes[np.isnan(sizes)] = _NAN.get(dtype, SIGN)
+    signs = np.where(np.signbit(values), SIGN, 0)
     if form.unsigned:
         signs[codes == 0] = 0
     return np.asarray((codes | signs).astype(np.uint8))
