@@ -6,6 +6,7 @@
 
 #include "channels_last.h"
 #include "turned.h"
+#include "../support/partial.h"
 
 // Tiles have 8 sums at least, as many as are under way at once: see direct.h.
 #if VECTOR_BYTES == 32
@@ -197,23 +198,30 @@ INLINE void make_channels(const Tile *tile, int64_t c, const int V, const Mode m
 }
 
 // Fewer channels than a vector has.
-static void make_few(const Tile *tile, const Mode mode) {
-    const State *state = tile->state;
+INLINE void make_few(const Tile *tile, const Mode mode) {
     const Epilogue *epilogue = &tile->conv->epilogue;
-    for (int p = 0; p < tile->count; p++)
-        for (int64_t c = 0; c < state->channels; c++) {
-            float total = mode == LARGEST ? -INFINITY : 0;
-            for (int64_t tap = 0; tap < state->conv.window; tap++) {
-                const float part = tile->runs[tap * PIXELS + p][c];
-                if (mode == WEIGHTED) total += tile->weights[tap * state->channels + c] * part;
-                if (mode == SUM) total += part;
-                if (mode == LARGEST) total = part > total || part != part ? part : total;
-            }
-            if (tile->factors) total *= tile->factors[p];
-            if (epilogue->row_bias) total += epilogue->row_bias[c];
-            if (tile->residual) total += tile->residual[tile->pixels[p].residual + c];
-            tile->y[tile->pixels[p].y + c] = epilogue->relu && total < 0 ? 0 : total;
+    const int64_t channels = tile->state->channels, window = tile->conv->window;
+    Floats totals[PIXELS];
+    for (int p = 0; p < PIXELS; p++) totals[p] = mode == LARGEST ? all_of(-INFINITY) : (Floats){0};
+    for (int64_t tap = 0; tap < window; tap++) {
+        Floats weights = {0};
+        if (mode == WEIGHTED) weights = load_some(tile->weights + tap * channels, channels);
+        for (int p = 0; p < PIXELS; p++) {
+            const Floats part = load_some(tile->runs[tap * PIXELS + p], channels);
+            if (mode == WEIGHTED) totals[p] += weights * part;
+            if (mode == SUM) totals[p] += part;
+            if (mode == LARGEST) totals[p] = larger_of(totals[p], part);
         }
+    }
+    for (int p = 0; p < tile->count; p++) {
+        const Pixel *pixel = &tile->pixels[p];
+        Floats total = totals[p];
+        if (tile->factors) total *= tile->factors[p];
+        if (epilogue->row_bias) total += load_some(epilogue->row_bias, channels);
+        if (tile->residual) total += load_some(tile->residual + pixel->residual, channels);
+        if (epilogue->relu) total = relu_of(total);
+        store_some(tile->y + pixel->y, total, channels);
+    }
 }
 
 // The same channels of all tiles, before the next ones: their inputs and weights stay near.

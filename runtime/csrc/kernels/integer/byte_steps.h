@@ -4,6 +4,7 @@
 
 #include "../../tensor.h"
 #include "products_i8.h"
+#include "../support/partial.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -197,23 +198,6 @@ static inline bool near_bytes(
     return all_true(known);
 }
 #endif
-
-// The first `count` floats, which may be none or more than there are lanes, and zeros.
-static inline Floats load_some(const float *from, int64_t count) {
-    if (count >= LANES) return load(from);
-    if (count <= 0) return (Floats){0};
-#if defined(__AVX512F__)
-    return (Floats)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
-#elif defined(__AVX2__)
-    const __m256i places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return (Floats)_mm256_maskload_ps(
-        from, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), places));
-#else
-    float few[LANES] = {0};
-    memcpy(few, from, (size_t)count * sizeof(float));
-    return load(few);
-#endif
-}
 
 static inline void put_bytes(const Bytes *bytes, char *to, int64_t columns) {
     if (columns == BYTE_COLUMNS) {
