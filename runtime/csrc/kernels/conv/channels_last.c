@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "channels_last.h"
+#include "limits.h"
 #include "turned.h"
 #include "../support/partial.h"
 
@@ -157,9 +158,15 @@ typedef struct {
     const float *residual;
     float *y;
     const float *factors;  // of the pixels
+    const Limits *limits;
     Pixel pixels[PIXELS];
     int count;
 } Tile;
+
+static inline Floats limited(const Limits *limits, Floats value) {
+    if (limits->swishes) return hard_swish_of(value);
+    return within(value, all_of(limits->low), all_of(limits->high));
+}
 
 // `V` vectors of channels from `c` on, of which those from `from` on are wanted.
 INLINE void make_channels(const Tile *tile, int64_t c, const int V, const Mode mode, int64_t from) {
@@ -192,7 +199,7 @@ INLINE void make_channels(const Tile *tile, int64_t c, const int V, const Mode m
             if (tile->factors) total *= tile->factors[p];
             if (epilogue->row_bias) total += load(epilogue->row_bias + at);
             if (tile->residual) total += load(tile->residual + tile->pixels[p].residual + at);
-            if (epilogue->relu) total = relu_of(total);
+            total = limited(tile->limits, total);
             store_from(tile->y + tile->pixels[p].y + at, total, from - at);
         }
 }
@@ -219,7 +226,7 @@ INLINE void make_few(const Tile *tile, const Mode mode) {
         if (tile->factors) total *= tile->factors[p];
         if (epilogue->row_bias) total += load_some(epilogue->row_bias, channels);
         if (tile->residual) total += load_some(tile->residual + pixel->residual, channels);
-        if (epilogue->relu) total = relu_of(total);
+        total = limited(tile->limits, total);
         store_some(tile->y + pixel->y, total, channels);
     }
 }
@@ -297,6 +304,7 @@ static void some_tiles(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
     const Conv *conv = &job->conv;
+    const Limits limits = limits_of(&conv->epilogue);
     const int64_t all = ceil_div(conv->pixels, PIXELS) * conv->batch;
     const float **runs = (const float **)job->run->own[thread];
     int64_t end = (chunk + 1) * state->unit * BATCH;
@@ -305,12 +313,14 @@ static void some_tiles(void *context, int64_t chunk, int thread) {
         if (pool_is_stopped()) return;
         Tile tiles[BATCH];
         const int count = end - first < BATCH ? (int)(end - first) : BATCH;
-        for (int i = 0; i < count; i++)
+        for (int i = 0; i < count; i++) {
             begin_tile(job, first + i, tiles + i, runs + i * conv->window * PIXELS);
+            tiles[i].limits = &limits;
+        }
         if (state->mode == WEIGHTED) make_tiles(state, tiles, count, WEIGHTED);
         if (state->mode == LARGEST) make_tiles(state, tiles, count, LARGEST);
         if (state->mode == SUM) make_tiles(state, tiles, count, SUM);
-        if (conv->epilogue.activation)
+        if (limits.activation)
             for (int i = 0; i < count; i++) activate(tiles + i);
     }
 }

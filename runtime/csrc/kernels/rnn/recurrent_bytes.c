@@ -197,7 +197,7 @@ void ISA(multiply_bytes)(
         const int64_t panel = j / BYTE_COLUMNS, column = d * panels->n + j;
         const BytePanel right = {
             matrix + j * panels->groups * 4, panels->groups,
-            panels->is_ordered ? order_of(panels, matrix, panel) : NULL};
+            panels->is_ordered ? order_of(panels, matrix, panel) : NULL, panels->n - j <= LANES};
         const int32_t *sums = column_sums(panels, matrix) + j, *zeros = weights->zeros + column;
         const float *scales = weights->scales + column, *added = bias ? bias + j : nothing;
         for (int64_t i = 0; i < rows; i += BYTE_ROWS) {
