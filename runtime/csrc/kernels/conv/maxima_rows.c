@@ -12,7 +12,7 @@
 #endif
 
 enum {
-    MOST_LINES = 16,  // under a window
+    MOST_LINES = 64,  // under a window
     VECTORS = LANES > 8 ? 2 : 4,  // of channels, that go by together
 };
 
