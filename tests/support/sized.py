@@ -78,7 +78,10 @@ def is_accepted(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> bool:
 
 
 def compare(
-    model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]], **keywords: Any
+    model: onnx.ModelProto,
+    samples: Sequence[Mapping[str, Array]],
+    atol: float = 1e-6,
+    **keywords: Any,
 ) -> None:
     """Run ``model`` on each sample and compare shapes, types and values."""
     program = popc.compile(model, **keywords).load()
@@ -89,6 +92,6 @@ def compare(
         for name, value in expected.items():
             assert found[name].dtype == value.dtype
             np.testing.assert_allclose(
-                found[name], value, rtol=1e-5, atol=1e-6, err_msg=f"{name} of {inputs}"
+                found[name], value, rtol=1e-5, atol=atol, err_msg=f"{name} of {inputs}"
             )
             assert found[name].shape == value.shape, name

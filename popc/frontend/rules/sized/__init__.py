@@ -12,6 +12,7 @@ from popc.frontend.rules.sized import (
     attention,
     einsum,
     indexing,
+    microsoft,
     microsoft_attention,
     moves,
     reduce,
@@ -45,6 +46,7 @@ TAKES_ANY: Final = frozenset(
 SIZED_RULES: Final[dict[tuple[str, str], SizedRule]] = {
     (domain, op_type): rule
     for domain, rules in (
+        ("com.microsoft", microsoft.RULES),
         ("com.microsoft", microsoft_attention.RULES),
         *(
             ("", family.RULES)
