@@ -198,6 +198,19 @@ def test_bfloat16_travels_as_numbers(settings: dict[str, Any]) -> None:
         popc.compile(affine()).load()(Foreign(result))
 
 
+def test_bfloat16_variables_are_written_as_numbers_or_bits() -> None:
+    model = parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> '
+        "m (bfloat16[3] h) => (bfloat16[3] y, bfloat16[3] hn) { y = Neg(h) hn = Abs(h) }"
+    )
+    program = popc.compile(model, options={"states": {"h": "hn"}}).load(bfloat16="ml_dtypes")
+    numbers = np.array([1.5, 2, -3], ml_dtypes.bfloat16)
+    for value in (numbers, numbers.view(np.uint16)):
+        program.state.write({"h": value})
+        np.testing.assert_array_equal(program.run()["y"], -numbers)
+    np.testing.assert_array_equal(program.state.read()["h"], abs(numbers).view(np.uint16))
+
+
 def test_coroutines_await_runs() -> None:
     model = popc.compile(affine()).load()
 

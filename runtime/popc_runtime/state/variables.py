@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from popc_runtime.data.streams.samples import as_stored
 from popc_runtime.errors import CheckpointError, InputMismatchError, UsageError
 from popc_runtime.format import Array, Manifest, TrainingSpec, VariableSpec
 from popc_runtime.state.checkpoint import Checkpoint
@@ -23,7 +24,7 @@ _LISTED = 12  # names or problems that an error tells
 def check_variables(
     variables: Sequence[VariableSpec], values: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array]:
-    """``values`` as arrays that fit the variables of these names.
+    """``values`` as arrays that fit the variables of these names, as these are stored.
 
     Raises:
         InputMismatchError: lists every name that does not exist, and every other dtype or shape.
@@ -31,6 +32,10 @@ def check_variables(
     specs = {spec.name: spec for spec in variables}
     arrays = {name: np.asarray(value) for name, value in values.items()}
     problems = [f"there is no variable {name!r}" for name in arrays if name not in specs]
+    arrays = {
+        name: as_stored(array, specs[name].dtype) if name in specs else array
+        for name, array in arrays.items()
+    }
     for name, array in arrays.items():
         spec = specs.get(name)
         if spec is None:
