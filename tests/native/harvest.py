@@ -183,6 +183,19 @@ def _added_by_lowering() -> Iterator[Problem]:
     yield Problem("StackStore", stored, (row, index), {}, (False, False), (table,))
 
 
+def _of_eight_bits() -> Iterator[Problem]:
+    """Floats that numpy has as codes alone."""
+    numbers, scale = TensorType(_F32, _LINE.shape), TensorType(DType.INT32, ())
+    codes = np.arange(256, dtype=np.uint8).reshape(8, 32)
+    for dtype in (dtype for dtype in DType if dtype.is_float8):
+        types = (TensorType(dtype, codes.shape), scale)
+        operands = (codes, np.array(-2, np.int32))
+        yield Problem("CastThenPow2Scale", operands, types, {"to": "float32"}, (False, False))
+        rounded: dict[str, Attribute] = {"to": dtype.value, "saturate": 1}
+        operands = (_LINE, np.array(3, np.int32))
+        yield Problem("Pow2ScaleThenCast", operands, (numbers, scale), rounded, (False, False))
+
+
 @cache
 def problems() -> Mapping[str, list[Problem]]:
     """Problems by opcode; no two differ in numbers only."""
@@ -222,7 +235,7 @@ def problems() -> Mapping[str, list[Problem]]:
         ):
             oracles.run_ir(opcode, inputs, attributes)
     listed: dict[str, list[Problem]] = {}
-    for problem in (*found.values(), *_added_by_lowering()):
+    for problem in (*found.values(), *_added_by_lowering(), *_of_eight_bits()):
         listed.setdefault(problem.opcode, []).append(problem)
     return listed
 

@@ -119,7 +119,7 @@ class TrainingOptions:
     merge_var_update_mem_threshold: int = option(
         Whole(low=1),
         1_000_000,
-        "Most bytes of weights that merge_var_update puts together, unless it is all; for "
+        "Most bytes of weights that merge_var_update puts together, unless it is all. For "
         "auto_tight at least those of a weight on average, as smaller groups would be more "
         "updates than there are weights.",
         popart="mergeVarUpdateMemThreshold",

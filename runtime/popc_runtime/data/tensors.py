@@ -194,7 +194,7 @@ def _memory_of(value: object, spec: TensorSpec) -> memoryview:
             array = np.asarray(value)
         except (TypeError, ValueError) as error:
             raise _mismatch(spec, f"an array interface that lies: {error}", "") from error
-        if array.dtype.name.replace("float8_", "float8") == spec.dtype:  # as ml_dtypes has them
+        if spec.dtype.is_number_type(array.dtype):
             array = array.view(spec.dtype.storage)
         try:
             return array.data

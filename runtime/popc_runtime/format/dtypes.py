@@ -95,6 +95,10 @@ class DType(StrEnum):
         """True if this is a signed or unsigned integer type (bool is neither)."""
         return self.is_signed or self.is_unsigned
 
+    def is_number_type(self, dtype: np.dtype[Any]) -> bool:
+        """True if ``dtype`` is ml_dtypes' for this type, of which numpy knows codes alone."""
+        return self is not self.stored and _name_of(dtype) == self
+
     @classmethod
     def of(cls, dtype: npt.DTypeLike) -> DType:
         """The DType that numpy's ``dtype`` stands for (those of ml_dtypes included, by name).
@@ -104,7 +108,11 @@ class DType(StrEnum):
         """
         import numpy as np
 
-        return cls(np.dtype(dtype).name.replace("float8_", "float8"))
+        return cls(_name_of(np.dtype(dtype)))
+
+
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return dtype.name.replace("float8_", "float8")  # as ml_dtypes spells it
 
 
 # As `struct` calls the elements; bfloat16 and floats of eight bits as they are stored.

@@ -115,8 +115,7 @@ def _mismatch(
 
 def as_stored(array: Array, dtype: DType) -> Array:
     """``array`` as its elements are stored: numbers of ml_dtypes as their bit patterns."""
-    is_number = array.dtype.name.replace("float8_", "float8") == dtype
-    return array.view(dtype.storage) if is_number else array
+    return array.view(dtype.storage) if dtype.is_number_type(array.dtype) else array
 
 
 def _advice(array: Array, stream: StreamType, shape: tuple[int, ...]) -> str:
