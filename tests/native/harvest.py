@@ -189,11 +189,11 @@ def _of_eight_bits() -> Iterator[Problem]:
     codes = np.arange(256, dtype=np.uint8).reshape(8, 32)
     for dtype in (dtype for dtype in DType if dtype.is_float8):
         types = (TensorType(dtype, codes.shape), scale)
-        operands = (codes, np.array(-2, np.int32))
-        yield Problem("CastThenPow2Scale", operands, types, {"to": "float32"}, (False, False))
+        given = (codes, np.array(-2, np.int32))
+        yield Problem("CastThenPow2Scale", given, types, {"to": "float32"}, (False, False))
         rounded: dict[str, Attribute] = {"to": dtype.value, "saturate": 1}
-        operands = (_LINE, np.array(3, np.int32))
-        yield Problem("Pow2ScaleThenCast", operands, (numbers, scale), rounded, (False, False))
+        wide = (_LINE, np.array(3, np.int32))
+        yield Problem("Pow2ScaleThenCast", wide, (numbers, scale), rounded, (False, False))
 
 
 @cache
