@@ -5,28 +5,18 @@ The scale is multiplied in float32, and what results is rounded once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
+from popc_runtime.kernels.core.blocking import split
 from popc_runtime.kernels.parts.float8 import codes_of, encode_table, value_table
 
 __all__ = ["KERNELS"]
 
 _BLOCK: Final = 1 << 16  # elements whose temporary arrays fit a second-level cache
-
-
-def _pieces(out: Array, x: Array) -> Iterator[tuple[Array, Array]]:
-    """Parts of both along the first dimension, of about `_BLOCK` elements."""
-    if x.ndim == 0 or x.size <= _BLOCK:
-        yield out, x
-        return
-    rows = max(_BLOCK // max(x.size // x.shape[0], 1), 1)
-    for start in range(0, x.shape[0], rows):
-        yield out[start : start + rows], x[start : start + rows]
 
 
 def _decode(binding: Binding) -> Calls:
@@ -44,7 +34,7 @@ def _decode(binding: Binding) -> Calls:
 
         return run
 
-    return tuple(call(*piece) for piece in _pieces(binding.output(), binding.input(0)))
+    return tuple(call(*piece) for piece in split(binding.output(), [binding.input(0)], _BLOCK))
 
 
 def _encode(binding: Binding) -> Calls:
@@ -62,7 +52,7 @@ def _encode(binding: Binding) -> Calls:
 
         return run
 
-    return tuple(call(*piece) for piece in _pieces(binding.output(), binding.input(0)))
+    return tuple(call(*piece) for piece in split(binding.output(), [binding.input(0)], _BLOCK))
 
 
 KERNELS: Final[dict[str, Kernel]] = {
