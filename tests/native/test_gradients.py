@@ -61,6 +61,35 @@ def test_transposed_convolutions(data: st.DataObject) -> None:
     _compare(_library(), "ConvTranspose", [dy, w, bias], [out], attributes, rtol=1e-4, atol=2e-3)
 
 
+@pytest.mark.parametrize("constant", [(), (1,)])
+@pytest.mark.parametrize(
+    ("dy", "taps", "strides"),
+    [
+        ((2, 70, 4, 4), (3, 3), (1, 1)),
+        ((1, 40, 2, 3), (3, 3), (2, 2)),
+        ((2, 33, 12, 12), (3, 3), (1, 1)),
+        ((2, 64, 5, 4), (2, 4), (1, 3)),
+        ((1, 48, 7), (5,), (2,)),
+        ((1, 36, 2, 3, 2), (1, 3, 2), (2, 1, 1)),
+    ],
+)
+def test_mirrored_weights_of_many_channels(
+    library: Library,
+    dy: tuple[int, ...],
+    taps: tuple[int, ...],
+    strides: tuple[int, ...],
+    constant: tuple[int, ...],
+) -> None:
+    rank = len(taps)
+    pads = tuple(tap // 2 for tap in taps) * 2
+    pairs = zip(dy[2:], strides, taps, pads[:rank], strict=True)
+    sizes = [(n - 1) * stride + tap - 2 * pad for n, stride, tap, pad in pairs]
+    w, out = _numbers(dy[1], 37, *taps, seed=1), np.empty((dy[0], 37, *sizes), np.float32)
+    attributes = {"strides": strides, "dilations": (1,) * rank, "pads": pads, "group": 1}
+    attributes["activation"] = ""
+    _compare(library, "ConvTranspose", [_numbers(*dy), w], [out], attributes, constant, 1e-4, 1e-3)
+
+
 _POOLS: list[tuple[tuple[int, ...], ...]] = [
     ((17,), (3,), (2,), (1, 1), (1,)),
     ((16, 19), (3, 2), (2, 1), (1, 0, 1, 1), (1, 1)),

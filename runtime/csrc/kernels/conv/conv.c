@@ -29,8 +29,8 @@ static void clear_axes(Conv *conv) {
     for (int axis = 0; axis < AXES; axis++) {
         conv->size[axis] = conv->taps[axis] = conv->result[axis] = 1;
         conv->stride[axis] = conv->dilation[axis] = 1;
-        conv->before[axis] = conv->x_axis[axis] = conv->y_axis[axis] = conv->residual_axis[axis] =
-            0;
+        conv->before[axis] = conv->x_axis[axis] = conv->w_axis[axis] = conv->y_axis[axis] = 0;
+        conv->residual_axis[axis] = 0;
     }
 }
 
@@ -49,9 +49,9 @@ static bool read_axes(
             return false;
         if (x->dims[axis] == 1 && w->dims[axis] == 1 && y->dims[axis] == 1 && before == 0) continue;
         first--;
-        int64_t *rows[] = {conv->size,   conv->taps,     conv->result,
-                           conv->stride, conv->dilation, conv->before,
-                           conv->x_axis, conv->y_axis,   conv->residual_axis};
+        int64_t *rows[] = {conv->size,     conv->taps,         conv->result, conv->stride,
+                           conv->dilation, conv->before,       conv->x_axis, conv->w_axis,
+                           conv->y_axis,   conv->residual_axis};
         const int64_t values[] = {
             x->dims[axis],
             w->dims[axis],
@@ -60,9 +60,10 @@ static bool read_axes(
             dilation,
             before,
             x->strides[axis] / unit,
+            w->strides[axis] / unit,
             y->strides[axis] / unit,
             residual->data ? residual->strides[axis] / unit : 0};
-        for (int i = 0; i < 9; i++) {
+        for (int i = 0; i < 10; i++) {
             memmove(
                 rows[i] + first, rows[i] + first + 1, (size_t)(AXES - 1 - first) * sizeof(int64_t));
             rows[i][AXES - 1] = values[i];
@@ -90,6 +91,9 @@ static bool read_operands(Conv *conv, Params *params, bool *plain) {
     conv->y = (float *)y.data;
     conv->x_batch = x.strides[0] / unit;
     conv->x_channel = x.strides[1] / unit;
+    conv->w_out = w.strides[0] / unit;
+    conv->w_in = w.strides[1] / unit;
+    conv->w_plain = is_plain(&w, 0);
     conv->y_batch = y.strides[0] / unit;
     conv->y_channel = y.strides[1] / unit;
     conv->residual_batch = residual.data ? residual.strides[0] / unit : 0;
@@ -102,17 +106,21 @@ static bool read_operands(Conv *conv, Params *params, bool *plain) {
     conv->plain = is_plain(&x, 2);
     conv->contiguous = is_plain(&x, 0);
     *plain = is_plain(&y, 0) && (!residual.data || is_plain(&residual, 0));
-    return !params->bad && is_plain(&w, 0);
+    return !params->bad && (conv->w_plain || !conv->packed);
 }
 
-bool ISA(read_strided_conv)(Conv *conv, Params *params) {
+bool ISA(read_turned_conv)(Conv *conv, Params *params) {
     bool plain;
     return read_operands(conv, params, &plain);
 }
 
+bool ISA(read_strided_conv)(Conv *conv, Params *params) {
+    return ISA(read_turned_conv)(conv, params) && conv->w_plain;
+}
+
 bool ISA(read_conv)(Conv *conv, Params *params) {
     bool plain;
-    return read_operands(conv, params, &plain) && plain && !conv->packed;
+    return read_operands(conv, params, &plain) && plain && conv->w_plain && !conv->packed;
 }
 
 int64_t ISA(tap_offset)(const Conv *conv, int64_t tap) {

@@ -26,13 +26,18 @@ typedef struct {
     int64_t y_batch, y_channel, y_axis[AXES];  // those of the result
     int64_t residual_batch, residual_channel, residual_axis[AXES];
     Epilogue epilogue;
+    int64_t w_out, w_in, w_axis[AXES];  // those of the weights
+    bool w_plain;  // these lie one behind the other
     bool constant;  // the weights
     bool packed;  // which lie in panels then (format/panels.py)
     float outside;  // what the input is surrounded with
 } Conv;
 
 // Reads the tensors x, w, y, bias, residual; groups; stride, dilation, pads before of each axis; the
-// activation.  All but the weights may have any strides; these may be packed.
+// activation.  All may have any strides; weights may be packed.
+bool ISA(read_turned_conv)(Conv *conv, Params *params);
+
+// The same, if the weights lie one behind the other.
 bool ISA(read_strided_conv)(Conv *conv, Params *params);
 
 // The same, if the result and the residual are contiguous, and weights are not packed.

@@ -125,7 +125,7 @@ static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
     Conv *conv = &state->conv;
-    if (!ISA(read_strided_conv)(conv, params) || conv->out == 0) {
+    if (!ISA(read_turned_conv)(conv, params) || conv->out == 0) {
         release(state);
         return NULL;
     }

@@ -22,6 +22,7 @@ typedef struct {
     Tiling tiling;
     Image x, y, residual;
     const float *w;
+    int64_t w_strides[4];  // in floats
     bool turn_x, turn_y;
     Epilogue epilogue;
     int64_t blocks, strips,
@@ -82,10 +83,12 @@ static bool read_operands(State *state, Params *params, bool *constant) {
     if (!is_laid_out(&x, state->turn_x) || !is_laid_out(&y, state->turn_y)) return false;
     if (residual.data && !is_laid_out(&residual, state->turn_y)) return false;
     state->w = (const float *)w.data;
+    for (int axis = 0; axis < 4; axis++)
+        state->w_strides[axis] = w.strides[axis] / (int64_t)sizeof(float);
     state->epilogue.row_bias = (const float *)bias.data;
     *constant = w.constant;
     state->in_panels = w.packed;
-    return is_contiguous(&w);
+    return is_contiguous(&w) || !w.packed;
 }
 
 static bool read_state(State *state, Params *params, bool *constant) {
@@ -112,10 +115,13 @@ static void load_taps(
             taps[tap] = load(w + tap * state->tiling.in * PANEL_COLUMNS);
         return;
     }
+    const int64_t *strides = state->w_strides;
     for (int tap = 0; tap < TAP * TAP; tap++) taps[tap] = (Floats){0};
     for (int lane = 0; lane < LANES && lane < count; lane++) {
-        const float *w = state->w + ((first + lane) * state->tiling.in + channel) * TAP * TAP;
-        for (int tap = 0; tap < TAP * TAP; tap++) taps[tap][lane] = w[tap];
+        const float *w = state->w + (first + lane) * strides[0] + channel * strides[1];
+        for (int i = 0; i < TAP; i++)
+            for (int j = 0; j < TAP; j++)
+                taps[i * TAP + j][lane] = w[i * strides[2] + j * strides[3]];
     }
 }
 

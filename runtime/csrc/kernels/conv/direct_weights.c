@@ -44,12 +44,31 @@ static void pack_lines(
         memset(lines[q] + count, 0, (size_t)(PANEL_COLUMNS - count) * sizeof(float));
 }
 
+// Weights that lie anyhow, such as mirrored ones: those of `count` channels of a panel.
+static void gather_lines(const Conv *conv, const float *from, float *to, int64_t count) {
+    const int64_t *taps = conv->taps, *axis = conv->w_axis, tap_line = conv->in * PANEL_COLUMNS;
+    for (int64_t channel = 0; channel < conv->in; channel++, from += conv->w_in) {
+        float *line = to + channel * PANEL_COLUMNS;
+        for (int64_t tap = 0; tap < conv->window; tap++, line += tap_line) {
+            const int64_t row = tap / taps[2], column = tap % taps[2];
+            const float *source = from + row / taps[1] * axis[0] + row % taps[1] * axis[1] +
+                                  column * axis[2];
+            for (int64_t o = 0; o < count; o++) line[o] = source[o * conv->w_out];
+            for (int64_t o = count; o < PANEL_COLUMNS; o++) line[o] = 0;
+        }
+    }
+}
+
 void ISA(pack_weights_panel)(const Conv *conv, int64_t number, float *packed) {
     const int64_t k = conv->in * conv->window, panels = ceil_div(conv->out, PANEL_COLUMNS);
     const int64_t group = number / panels, first = number % panels * PANEL_COLUMNS;
     const int64_t rest = conv->out - first, count = rest < PANEL_COLUMNS ? rest : PANEL_COLUMNS;
-    const float *from = conv->w + (group * conv->out + first) * k;
+    const float *from = conv->w + (group * conv->out + first) * conv->w_out;
     float *to = packed + number * PANEL_COLUMNS * k;
+    if (!conv->w_plain) {
+        gather_lines(conv, from, to, count);
+        return;
+    }
     for (int64_t q = 0; q < k; q += SQUARE) {
         const int64_t numbers = k - q < SQUARE ? k - q : SQUARE;
         const Line line = {conv, q / conv->window, q % conv->window};

@@ -18,11 +18,11 @@ from popc_runtime.native.record import MOST_AXES, Record, is_float32, tensor_wor
 from popc_runtime.native.views import View
 from popc_runtime.native.winograd import winograd_suits
 
-__all__ = ["ENCODERS", "WINOGRAD", "kernel_of_windows", "packing_of_weights"]
+__all__ = ["DIRECT", "ENCODERS", "WINOGRAD", "kernel_of_windows", "packing_of_weights"]
 
 _FEW_CHANNELS: Final = 16  # of a group: less than a vector has
 _PANEL: Final = 16  # channels
-_DIRECT: Final = "ConvDirect_f32"
+DIRECT: Final = "ConvDirect_f32"
 _PRODUCT: Final = "Product_f32"
 WINOGRAD: Final = "WinogradConv_f32"
 
@@ -76,7 +76,7 @@ def _packing(conv: Operands[View], kernel: str) -> Packing:
     w, group = conv.input(1), conv.integer("group", 1)
     if kernel == _PRODUCT:
         reads = prod(w.shape[2:]) == 1
-    elif kernel == _DIRECT:  # panels of archives do not end where a group does
+    elif kernel == DIRECT:  # panels of archives do not end where a group does
         reads = group == 1 or (group > 1 and w.shape[0] % (group * _PANEL) == 0)
     else:
         reads = kernel == WINOGRAD
@@ -141,7 +141,7 @@ def _kernel_of_sums(
         return "DepthwiseConv_f32"
     few = group > 1 and min(w.shape[0] // group, w.shape[1]) < _FEW_CHANNELS
     if not plain or (not few and (last or direct_wins(w.shape, out.shape))):
-        return _DIRECT
+        return DIRECT
     return "ConvLines_f32" if lines_win(x.shape, w.shape, out.shape) else "Conv_f32"
 
 

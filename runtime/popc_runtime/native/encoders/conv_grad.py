@@ -13,7 +13,7 @@ from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
 from popc_runtime.native.algorithms import copies_fit
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import contiguous_copy, move_record
-from popc_runtime.native.encoders.conv import WINOGRAD, kernel_of_windows
+from popc_runtime.native.encoders.conv import DIRECT, WINOGRAD, kernel_of_windows
 from popc_runtime.native.epilogues import epilogue_activation
 from popc_runtime.native.forms import NO_ACTIVATION, product_record
 from popc_runtime.native.record import (
@@ -25,10 +25,12 @@ from popc_runtime.native.record import (
     is_float32,
     tensor_words,
 )
-from popc_runtime.native.views import View, broadcast_to, filled
+from popc_runtime.native.views import View, broadcast_to, filled, merged_view
 
 __all__ = ["ENCODERS"]
 
+# Kernels that read weights wherever they lie when they pack them, mirrored ones among them.
+_READ_TURNED: Final = (DIRECT, WINOGRAD)
 _MOST_PHASES: Final = 16  # MOST_PHASES of csrc/kernels/movement/weave.c
 
 
@@ -213,24 +215,27 @@ class _Transposed:
         if chosen.size == 0:
             chosen = filled((*self.w.shape[:3], *(1 for _ in self.axes)), DType.FLOAT32, 0.0)
             phases = [_Phase(p.first, p.count, slice(0, 1, 1), p.begin) for p in phases]
+        pairs = zip(phases, self.axes, chosen.shape[3:], strict=True)
+        axes = [phase.window(axis, kernel) for phase, axis, kernel in pairs]
+        shape = (chosen.shape[0] * chosen.shape[1], *chosen.shape[2:])
+        laid_out = (x, chosen.of_memory(shape), None)
+        kernel = kernel_of_windows(laid_out, result, axes, group, winograd=self.winograd)
+        weights = merged_view(chosen, shape)
         final = self.binding.is_constant(1)
         if final:
-            turned = contiguous_copy(chosen)
-        else:
+            weights = contiguous_copy(chosen).reshape(shape)
+        elif weights is None or kernel not in _READ_TURNED:
             turned = self.binding.scratch.take(chosen.shape, DType.FLOAT32)
             yield move_record(turned, chosen)
-        weights = turned.reshape(-1, *turned.shape[2:])
+            weights = turned.reshape(shape)
         words = [*tensor_words(x), *tensor_words(weights, constant=final), *tensor_words(result)]
         words += [*tensor_words(bias), *tensor_words(None)]
-        pairs = zip(phases, self.axes, weights.shape[2:], strict=True)
-        axes = [phase.window(axis, kernel) for phase, axis, kernel in pairs]
-        kernel = kernel_of_windows((x, weights, None), result, axes, group, winograd=self.winograd)
         if kernel == WINOGRAD:
             words += [axis.begin for axis in axes]
         else:
             words.append(group)
             words += [word for axis in axes for word in (axis.stride, axis.dilation, axis.begin)]
-        yield Record(kernel, (*words, *activation), (turned, result))
+        yield Record(kernel, (*words, *activation), (weights, result))
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
