@@ -48,6 +48,20 @@ def _dropout(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, 
     return x, x.with_dtype(DType.BOOL)
 
 
+def _random_seed(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """64 random bits, which the random numbers of an op follow from."""
+    del inputs, attributes
+    return (_SEED,)
+
+
+def _seeded_dropout(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """Operands as those of `_dropout`, and the seed: the same one drops the same elements."""
+    seed = operand(inputs, 3)
+    if seed != _SEED:
+        raise ModelError(f"the seed must be {_SEED}, not {seed}")
+    return _dropout(inputs[:3], attributes)
+
+
 def _dropout_grad(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
     """The gradient of the data that were left, the mask, and ratio and training mode."""
     del attributes
@@ -57,10 +71,14 @@ def _dropout_grad(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorT
     return _dropout([grad, *inputs[2:]], {})[:1]
 
 
+_SEED: Final = TensorType(DType.UINT32, (2,))
+
 OPS: Final[dict[str, OpSpec]] = {
     "Dropout": OpSpec(_dropout, inplace=(0,), random=True),
     "DropoutGrad": OpSpec(_dropout_grad, inplace=(0,)),
     "Multinomial": OpSpec(_multinomial, random=True),
     "RandomNormal": OpSpec(_draw, random=True),
+    "RandomSeed": OpSpec(_random_seed, random=True),
     "RandomUniform": OpSpec(_draw, random=True),
+    "SeededDropout": OpSpec(_seeded_dropout, inplace=(0,)),
 }

@@ -47,11 +47,7 @@ def _stale_reads(graph: Graph) -> Iterator[str]:
 
 
 def _false_repetitions(graph: Graph, repetitions: Sequence[Op]) -> Iterator[str]:
-    forward = [
-        op
-        for op in graph.ops
-        if op.settings.recompute is Recompute.RECOMPUTE or op.op_type == "Dropout"
-    ]
+    forward = [op for op in graph.ops if op.settings.recompute is Recompute.RECOMPUTE]
     originals: dict[Tensor, Tensor] = {}
     for op in repetitions:
         if _is_volatile(op):
@@ -66,24 +62,15 @@ def _false_repetitions(graph: Graph, repetitions: Sequence[Op]) -> Iterator[str]
         if found is None:
             yield f"{op!r} repeats no forward op"
         else:
-            originals.update(zip(op.outputs, found.outputs, strict=op.op_type != "DropoutGrad"))
+            originals.update(zip(op.outputs, found.outputs, strict=True))
 
 
 def _does_the_same(repetition: Op, op: Op, originals: dict[Tensor, Tensor]) -> bool:
     """True if both are the same op on the same operands, if repetitions count as originals.
 
-    Different places may have equal ops of their own.  A dropout is repeated by its mask.
+    Different places may have equal ops of their own.
     """
     operands = [originals.get(t, t) if t is not None else None for t in repetition.inputs]
-    if op.op_type == "Dropout":
-        x, ratio, training = op.inputs
-        same = repetition.op_type == "DropoutGrad" and operands == [
-            x,
-            op.outputs[1],
-            ratio,
-            training,
-        ]
-        return same and repetition.settings.place == op.settings.place
     return (
         repetition.op_type == op.op_type
         and repetition.settings.place == op.settings.place

@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar, Self
 
 from popc.autodiff.copying import copy_graph, is_repeatable
-from popc.ir import AttributeMap, Graph, Op, Recompute, StepPart, Tensor
+from popc.ir import Graph, Op, Recompute, StepPart, Tensor
 from popc.ops import OPS
 from popc.ops.load import find_load_ops
 from popc.ops.sequencer import Sequencer
@@ -49,8 +49,7 @@ class Recomputation(Pass):
 
     Forward ops that are not repeated are checkpoints: their results are kept.  So are random
     numbers, what ops with effects and exchanges between replicas have given, and whatever depends
-    on constants alone.  Of a dropout the mask is kept: its repetition applies that once more, as
-    the gradient does.  Results stay the same bit for bit.
+    on constants alone.  Of a dropout the seed is kept.  Results stay the same bit for bit.
 
     Repetitions are marked, so that they are not merged with what they repeat, and come after the op
     of the backward pass that comes before their first reader, if they can: see `_Repetition`.
@@ -111,7 +110,7 @@ class Recomputation(Pass):
             op
             for op in asked
             if op.settings.recompute is not Recompute.CHECKPOINT
-            and (op.op_type == "Dropout" or is_repeatable(op))
+            and is_repeatable(op)
             and not any(map(self._has_to_be_kept, _with_nested(op)))
         )
 
@@ -146,15 +145,9 @@ def _put_into_parts(graph: Graph) -> int:
 
 
 def _keep_others(graph: Graph, wanted: Collection[Op]) -> int:
-    """Make checkpoints of ops that cannot be repeated although they are asked to be.
-
-    So are dropouts: their masks are kept.
-    """
+    """Make checkpoints of ops that cannot be repeated although they are asked to be."""
     others = [
-        op
-        for op in graph.ops
-        if op.settings.recompute is Recompute.RECOMPUTE
-        and (op not in wanted or op.op_type == "Dropout")
+        op for op in graph.ops if op.settings.recompute is Recompute.RECOMPUTE and op not in wanted
     ]
     for op in others:
         op.settings = replace(op.settings, recompute=Recompute.CHECKPOINT)
@@ -176,57 +169,32 @@ class _Repetition:
         """Do it; what has been changed."""
         before = _kept_bytes(self.graph)
         in_order, late = self._readers_in_order(), self._late()
-        clones = [
-            self._drop_again(op) if op.op_type == "Dropout" else self._clone(op)
-            for op in self.order
-            if op in self.needed
-        ]
+        clones = [self._repeat(op) for op in self.order if op in self.needed]
         for op in self.readers:
             for index, tensor in enumerate(op.inputs):
                 if tensor in self.repeated:
                     self.graph.set_input(op, index, self.repeated[tensor])
         for op in self.needed:
-            if op.op_type != "Dropout":
-                op.settings = replace(op.settings, recompute=Recompute.RECOMPUTE)
+            op.settings = replace(op.settings, recompute=Recompute.RECOMPUTE)
         self._waits = list(self._find_waits(clones, in_order, late))
         after = _kept_bytes(self.graph)
         counts = {"ops recomputed": len(clones), "bytes kept": after, "bytes saved": before - after}
         return PassOutcome(len(clones), counts)
 
-    def _clone(self, op: Op) -> Op:
-        operands = [self.repeated.get(tensor, tensor) if tensor else None for tensor in op.inputs]
-        subgraphs = {name: copy_graph(inner).graph for name, inner in op.subgraphs.items()}
-        attributes = dict(op.attributes)
-        return self._repetition(op, op.op_type, operands, op.outputs, attributes, subgraphs)
-
-    def _drop_again(self, op: Op) -> Op:
-        """The data of a dropout, less what the mask that it has given takes away."""
-        x, ratio, training = (op.operand(index) for index in range(3))
-        operands = [self.repeated.get(x, x), op.outputs[1], ratio, training]
-        return self._repetition(op, "DropoutGrad", operands, op.outputs[:1])
-
-    def _repetition(
-        self,
-        op: Op,
-        op_type: str,
-        operands: Sequence[Tensor | None],
-        results: Sequence[Tensor],
-        attributes: AttributeMap | None = None,
-        subgraphs: dict[str, Graph] | None = None,
-    ) -> Op:
-        """A new op that gives ``results`` of ``op`` once more."""
+    def _repeat(self, op: Op) -> Op:
+        """A new op that gives the results of ``op`` once more."""
         repetition = self.graph.add_op(
-            op_type,
-            operands,
-            [tensor.type for tensor in results],
-            attributes,
-            output_names=[f"{tensor.name}_recomputed" for tensor in results],
+            op.op_type,
+            [self.repeated.get(tensor, tensor) if tensor else None for tensor in op.inputs],
+            [tensor.type for tensor in op.outputs],
+            dict(op.attributes),
+            output_names=[f"{tensor.name}_recomputed" for tensor in op.outputs],
             settings=replace(
                 op.settings, bins=(), part=StepPart.BACKWARD, recompute=Recompute.RECOMPUTED
             ),
-            subgraphs=subgraphs,
+            subgraphs={name: copy_graph(inner).graph for name, inner in op.subgraphs.items()},
         )
-        self.repeated.update(zip(results, repetition.outputs, strict=True))
+        self.repeated.update(zip(op.outputs, repetition.outputs, strict=True))
         return repetition
 
     # Without an order a repetition could run as soon as its operands are there, which is when the
@@ -303,8 +271,7 @@ def _needed(order: Sequence[Op], wanted: frozenset[Op]) -> frozenset[Op]:
     """Ops of ``wanted`` that the backward pass reads, or that are needed to repeat others."""
     needed: set[Op] = set()
     for op in reversed(order):
-        results = op.outputs[:1] if op.op_type == "Dropout" else op.outputs
-        users = (user for tensor in results for user in tensor.uses)
+        users = (user for tensor in op.outputs for user in tensor.uses)
         if op in wanted and any(
             user in needed or user.settings.part is StepPart.BACKWARD for user in users
         ):

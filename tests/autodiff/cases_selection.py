@@ -73,6 +73,13 @@ CASES: Final[list[Case]] = [
         constants=(1, 2),
         name="training",
     ),
+    Case(
+        "Dropout",
+        [_X, np.array(0.3, np.float32), np.array(True)],  # noqa: FBT003 - the value
+        {"seed": 5},
+        constants=(1, 2),
+        name="sequence",
+    ),
     Case("Dropout", [_X, np.array(0.3), np.array(False)], frozen=(1,), name="run time"),  # noqa: FBT003
     Case("Dropout", [_X, np.array(1.0), np.array(True)], frozen=(1,), name="of all"),  # noqa: FBT003
     _scaled("tensor", np.array(0.3), np.array(5, np.int8), lambda v: v),

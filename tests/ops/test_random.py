@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -194,7 +195,33 @@ def test_dropout_default_ratio() -> None:
     assert abs(np.count_nonzero(y) / _N - 0.5) < 0.02
 
 
-def test_seeded_dropout_draws_the_numbers_of_the_reference() -> None:
+def _by_seed(x: Array, ratio: float, seed: Sequence[int]) -> tuple[Array, Array]:
+    inputs = [x, np.array(ratio, np.float32), _TRAINING, np.array(seed, np.uint32)]
+    op = _Op("SeededDropout", inputs, {})
+    op.run()
+    return op.outputs[0], op.outputs[1]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_seed_decides_what_is_dropped(dtype: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 50)).astype(dtype)
+    y, mask = _by_seed(x, 0.25, [3, 9])
+    again, _ = _by_seed(x, 0.25, [3, 9])
+    np.testing.assert_array_equal(y, again)
+    expected = np.random.Generator(np.random.Philox(key=3 + (9 << 32))).random(x.shape, np.float32)
+    np.testing.assert_array_equal(mask, expected >= 0.25)
+    for other in ([4, 9], [3, 8]):
+        assert abs((_by_seed(x, 0.25, other)[1] == mask).mean() - 0.625) < 0.06
+
+
+def test_dropouts_of_a_run_are_different() -> None:
+    """Each has a seed of its own, and another one in each run."""
+    seeds = _Op("RandomSeed", [], {})
+    drawn = {tuple(map(int, seeds.run())) for _ in range(8)}
+    assert len(drawn) == 8
+
+
+def test_dropout_with_a_seed_attribute_draws_the_numbers_of_the_reference() -> None:
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     op = _Op("Dropout", [x, np.array(0.25, np.float32), _TRAINING], {"seed": 7})
     op.run()
@@ -207,6 +234,13 @@ def test_seeded_dropout_draws_the_numbers_of_the_reference() -> None:
     [
         ("RandomNormal", [], {**_NORMAL, "to": "int32"}, "int32"),
         ("RandomUniform", [], {**_UNIFORM, "shape": (-1,)}, "negative"),
+        (
+            "SeededDropout",
+            [TensorType(DType.FLOAT32, (2,))] * 2
+            + [TensorType(DType.BOOL, ()), TensorType(DType.UINT32, (3,))],
+            {},
+            "seed must be",
+        ),
         (
             "Multinomial",
             [TensorType(DType.FLOAT32, (2, 0))],

@@ -250,17 +250,17 @@ def test_repetitions_come_after_the_forward_pass() -> None:
     assert max(places) - min(places) > len(places) * 1.5
 
 
-def test_masks_are_kept_and_applied_once_more() -> None:
+def test_seeds_of_dropouts_are_kept() -> None:
     done = compiled(deep_transformer(1), **_ALL)
     again = repetitions(done.graph)
     types = {op.op_type for op in again}
-    assert "Dropout" not in types
-    assert {"MatMul", "LayerNormalization", "Attention", "DropoutGrad"} <= types
-    dropped = next(op for op in again if op.op_type == "DropoutGrad")
-    drawn = dropped.operand(1).producer
+    assert "RandomSeed" not in types
+    assert {"MatMul", "LayerNormalization", "Attention", "SeededDropout"} <= types
+    dropped = next(op for op in again if op.op_type == "SeededDropout")
+    drawn = dropped.operand(3).producer
     assert drawn is not None
-    assert drawn.op_type == "Dropout"
-    assert not any(user.settings.part is StepPart.BACKWARD for user in drawn.outputs[0].uses)
+    assert drawn.op_type == "RandomSeed"
+    assert drawn.settings.part is StepPart.FORWARD
 
 
 def test_what_is_rounded_at_random_is_kept() -> None:

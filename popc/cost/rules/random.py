@@ -22,10 +22,17 @@ def _drawn(*after: str) -> CostRule:
     return rule
 
 
+def _seed(work: Work) -> None:
+    """The seed of the run, changed by the number of the op."""
+    one_step_of(work, "add")
+
+
 RULES: Final[dict[str, CostRule]] = {
     "Dropout": _drawn(),
     "DropoutGrad": _drawn(),
     "Multinomial": _drawn("compare", "add"),
     "RandomNormal": _drawn("add"),
+    "RandomSeed": _seed,
     "RandomUniform": _drawn("add"),
+    "SeededDropout": _drawn(),
 }

@@ -33,8 +33,8 @@ class RecomputationOptions:
         "live where the forward pass needs the least memory, at intervals that get shorter, "
         "and computes the others; norm_only computes those of normalisations only, "
         "recompute_all computes everything but checkpoints, and pipeline what the stages of a "
-        "pipeline compute, but for the last one. Random numbers, and the masks of dropouts, are "
-        "always kept. Training only, but for pipeline.",
+        "pipeline compute, but for the last one. Random numbers are always kept; of a "
+        "dropout that is its seed. Training only, but for pipeline.",
         popart="autoRecomputation",
     )
     checkpoints: tuple[str, ...] = option(

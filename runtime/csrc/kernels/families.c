@@ -22,6 +22,7 @@
     _(DIRECT_CONVOLUTIONS) \
     _(DOUBLES)             \
     _(DOUBLE_PRODUCTS)     \
+    _(DROPOUTS)            \
     _(DYNAMIC_BYTES)       \
     _(EXTREMES)            \
     _(FUNCTIONS)           \

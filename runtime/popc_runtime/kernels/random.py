@@ -78,10 +78,26 @@ def _dropout(binding: Binding) -> Calls:
 
     With a seed, the numbers are those of the ONNX reference: numpy's legacy generator.
     """
+    return _dropped(binding, _dropout_draw(binding, binding.input(0).shape))
+
+
+def _seeded_dropout(binding: Binding) -> Calls:
+    """Operands data, ratio, training mode, seed: the key of a Philox4x64 that counts from 0."""
+    seed = binding.input(3)
+    numbers = binding.scratch.take(binding.input(0).shape, np.float32)
+
+    def draw() -> Array:
+        key = np.array([int(seed[1]) << 32 | int(seed[0]), 0], np.uint64)
+        np.random.Generator(np.random.Philox(key=key)).random(dtype=np.float32, out=numbers)
+        return numbers
+
+    return _dropped(binding, draw)
+
+
+def _dropped(binding: Binding, draw: Callable[[], Any]) -> Calls:
     x, ratio, training = (binding.input(index) for index in range(3))
     out, wanted = binding.output(), binding.optional_output(1)
     mask = binding.scratch.take(x.shape, np.bool_) if wanted is None else wanted
-    draw = _dropout_draw(binding, x.shape)
     scale = np.ones((), work_dtype(out))
     drop = blocked(_masked, out, [x, mask, scale], binding.scratch)
 
@@ -124,7 +140,7 @@ def _dropout_grad(binding: Binding) -> Calls:
 
 
 def _dropout_draw(binding: Binding, shape: tuple[int, ...]) -> Callable[[], Any]:
-    """Uniform numbers, newly drawn on each call."""
+    """Uniform numbers, newly drawn on each call; without a seed in older programs only."""
     if "seed" in binding.attributes:
         legacy = binding.random.legacy_sequence(abs(binding.integer("seed")))
         return partial(legacy.uniform, shape)
@@ -138,10 +154,18 @@ def _dropout_draw(binding: Binding, shape: tuple[int, ...]) -> Callable[[], Any]
     return draw
 
 
+def _random_seed(binding: Binding) -> Calls:
+    out, state = binding.output(), binding.random
+    size, every = out.shape, 1 << 32
+    return lambda: np.copyto(out, state.generator.integers(0, every, size, np.uint32))
+
+
 KERNELS: Final[dict[str, Kernel]] = {
     "Dropout": _dropout,
     "DropoutGrad": _dropout_grad,
     "Multinomial": _multinomial,
     "RandomNormal": _normal,
+    "RandomSeed": _random_seed,
     "RandomUniform": _uniform,
+    "SeededDropout": _seeded_dropout,
 }

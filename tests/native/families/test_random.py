@@ -17,7 +17,12 @@ from popc_runtime.kernels.core.preparation import to_bfloat16
 from popc_runtime.native import Library, Loop, NativeProgram
 from tests.native.bindings import bound, encode, native_results, numpy_results
 
-DRAWN = frozenset({"Dropout", "DropoutGrad", "Multinomial", "RandomNormal", "RandomUniform"})
+DRAWN = frozenset(
+    {
+        *("Dropout", "DropoutGrad", "Multinomial", "RandomNormal", "RandomSeed", "RandomUniform"),
+        "SeededDropout",
+    }
+)
 
 _TRAINING: Final = np.ones((), np.bool_)
 _EXAMPLES: Final = settings(
@@ -161,6 +166,56 @@ def test_dropout_without_a_mask(library: Library) -> None:
     _by_numpy(first)()
     _natively(library, second)()
     assert _bytes(first) == _bytes(second)
+
+
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("ratio", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 8191, 8192, 3 * 8192 + 5])
+def test_dropout_by_a_seed(
+    library: Library, *, count: int, ratio: float, dtype: Any, mask: bool
+) -> None:
+    x = np.random.default_rng(0).standard_normal(count).astype(np.float32)
+    x[: min(count, 4)] = (np.nan, np.inf, -np.inf, -0.0)[:count]
+    outputs = [np.empty_like(x), *([np.empty(x.shape, np.bool_)] if mask else [])]
+    for seed in ([5, 0], [2**32 - 1, 2**31 + 3]):
+        inputs = [x, np.asarray(ratio, dtype), _TRAINING, np.array(seed, np.uint32)]
+        expected = numpy_results("SeededDropout", inputs, outputs, {})
+        for threads in (1, 2):
+            found = native_results(library, "SeededDropout", inputs, outputs, {}, (), threads)
+            assert found is not None
+            assert [item.tobytes() for item in found] == [item.tobytes() for item in expected]
+
+
+def test_dropout_by_a_seed_in_place(library: Library) -> None:
+    x = np.random.default_rng(0).standard_normal((30, 41)).astype(np.float32)
+    seed = np.array([1, 2], np.uint32)
+    inputs = [x, np.asarray(0.4, np.float32), _TRAINING, seed]
+    (expected,) = numpy_results("SeededDropout", inputs, [np.empty_like(x)], {})
+    binding = bound([x, *inputs[1:]], [x], {})
+    record = encode("SeededDropout", binding, library.numbers)
+    assert record is not None
+    NativeProgram(library, [record], binding, 2).run()
+    np.testing.assert_array_equal(x, expected)
+
+
+def test_seeds(library: Library) -> None:
+    """Whatever was drawn before: a number of 32 bits may wait in numpy's generator."""
+    outputs = [np.empty(2, np.uint32)]
+    first, second = (
+        replace(bound([], [item.copy() for item in outputs], {}), random=RandomState(3))
+        for _ in range(2)
+    )
+    runs = [_by_numpy(first, "RandomSeed"), _natively(library, second, "RandomSeed")]
+    seen = set()
+    for step in range(4):
+        for binding, run in zip((first, second), runs, strict=True):
+            if step % 2:
+                binding.random.generator.random(dtype=np.float32)
+            run()
+        assert _bytes(first) == _bytes(second)
+        seen.add(_bytes(first)[0])
+    assert len(seen) == 4
 
 
 @_EXAMPLES

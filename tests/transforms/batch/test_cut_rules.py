@@ -276,6 +276,8 @@ WHOLE: list[tuple[str, list[Array | None], list[int | None], dict[str, Any], str
      {"reduction": "mean", "ignore_index": 1}, "labels that count"),
     ("Dropout", [floats(4, 3), _RATIO, _TRUE], [0, None, None], {},
      "random numbers"),
+    ("SeededDropout", [floats(4, 3), _RATIO, _TRUE, np.zeros(2, np.uint32)],
+     [0, None, None, None], {}, "random numbers"),
     ("PrintTensor", [floats(4, 3)], [0], {"title": "x"}, "acts on the whole"),
     ("LayerNormalization", [floats(4, 3), floats(3)], [1, None],
      {"axis": -1, "epsilon": 1e-5, "stash_type": "float32"}, "normalised"),

@@ -87,6 +87,9 @@ def _dropout(node: Node) -> list[Value | None]:
     From opset 12 on ``training_mode`` says so, which need not be known.  Before, the operator
     drops while the model is trained ("Dropout-7": test mode or not is the runtime's to say), but
     where ``is_test`` forbids it ("Dropout-6").
+
+    What is dropped follows from a seed that is drawn anew in each run, so that it can be dropped
+    once more.  A node with a ``seed`` draws from its sequence, as the reference of ONNX does.
     """
     x = node.input(0)
     training = _dropout_training(node)
@@ -95,7 +98,12 @@ def _dropout(node: Node) -> list[Value | None]:
         return [x, _all_kept(node, x)]
     if ratio.type.size != 1:
         raise ModelError(f"the ratio must be one value, not {ratio.type}")
-    y, kept = node.emit_all("Dropout", [x, ratio, training], _seed(node))
+    operands, seed = [x, ratio, training], _seed(node)
+    if seed:
+        y, kept = node.emit_all("Dropout", operands, seed)
+    else:
+        drawn = node.emit("RandomSeed", [])
+        y, kept = node.emit_all("SeededDropout", [*operands, drawn])
     if node.version < 10 and node.wants_output(1):
         kept = node.emit("Cast", [kept], {"to": x.type.dtype.value})
     return [y, kept]

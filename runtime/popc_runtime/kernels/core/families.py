@@ -281,7 +281,9 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "DropoutGrad",
         "Multinomial",
         "RandomNormal",
+        "RandomSeed",
         "RandomUniform",
+        "SeededDropout",
     ),
     "reduce": (
         "ArgMax",

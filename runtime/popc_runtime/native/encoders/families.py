@@ -235,7 +235,9 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "DropoutGrad",
         "Multinomial",
         "RandomNormal",
+        "RandomSeed",
         "RandomUniform",
+        "SeededDropout",
     ),
     "reduce": (
         "ReduceL1",

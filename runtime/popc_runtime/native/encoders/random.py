@@ -66,6 +66,27 @@ def _dropout(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | Non
     return Record("Dropout_f32", (as_view(sequence.source).address, int(legacy), *words), views)
 
 
+def _seeded_dropout(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
+    x, ratio, training, seed = (binding.input(index) for index in range(4))
+    out, mask = binding.output(), binding.optional_output(1)
+    if not _drops_float32(binding, x, mask, ratio, training) or not seed.is_contiguous:
+        return None
+    words = tuple(word for v in (seed, x, ratio, training, out, mask) for word in tensor_words(v))
+    views = tuple(v for v in (seed, x, ratio, training, out, mask) if v is not None)
+    return Record("SeededDropout_f32", words, views)
+
+
+def _random_seed(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
+    del numbers
+    out, sequence = binding.output(), binding.random
+    if not out.is_contiguous:
+        return None
+    return Record(
+        "RandomSeed", (as_view(sequence.source).address, *tensor_words(out)), (sequence, out)
+    )
+
+
 def _dropout_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     del numbers
     g, mask, ratio, training = (binding.input(index) for index in range(4))
@@ -151,5 +172,7 @@ ENCODERS: Final[dict[str, Encoder]] = {
     "DropoutGrad": _dropout_grad,
     "Multinomial": _choices,
     "RandomNormal": _normal,
+    "RandomSeed": _random_seed,
     "RandomUniform": _uniform,
+    "SeededDropout": _seeded_dropout,
 }
