@@ -21,7 +21,7 @@ from popc.cost.report import CostReport, OpCost
 from popc.cost.rules import RULES
 from popc.cost.settings import CostSettings
 from popc.cost.transfers import find_hidden, merged_copies, merged_transfers, op_cycles, times_taken
-from popc.cost.uses import CodeUses
+from popc.cost.uses import CodeUses, StageCall
 from popc.cost.work import Work
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integers
@@ -157,7 +157,7 @@ class _Estimator:
         self._chips = machine.target.num_ipus
         self.uses = CodeUses()
         self.planned_bytes: dict[Op, int] = {}  # temporary ones, of plans
-        self._step: tuple[bool, int] | None = None  # of the pipeline, if a stage is looked into
+        self._stage: StageCall | None = None  # of the pipeline, if one is looked into
         self._copies: dict[Op, int] = {}  # of operands and results of calls, while an op runs
         self.timeline = Timeline()
         self.phases: dict[Op, tuple[Phase, ...]] = {}
@@ -186,10 +186,11 @@ class _Estimator:
     def run(self, graph: Graph, times: int) -> Iterator[tuple[Op, OpCost]]:
         """The costs of a graph that runs ``times`` times."""
         for op in self._schedule.orders[graph]:
-            before = self._step
+            before = self._stage
             number = pipeline_step(graph, op)
             if number is not None and before is None:
-                self._step = (graph.name == PIPELINE, number)
+                cycle = (graph.name == PIPELINE, number)
+                self._stage = StageCall(cycle, op.settings.pipeline_stage)
             callee = callee_of(op)
             if callee is not None:
                 yield from self._call(op, callee, times)
@@ -197,7 +198,7 @@ class _Estimator:
                 yield from self._control(op, times)
             else:
                 yield op, self._op(op, times)
-            self._step = before
+            self._stage = before
 
     def _machine_of(self, op: Op) -> Machine:
         """The tiles that ``op`` runs on; copies between sets of tiles look at both."""
@@ -226,7 +227,7 @@ class _Estimator:
         self.phases[op] = phases
         if phases and not is_known:
             chip, machine = chip_of(op, self._chips), self._machine_of(op)
-            self.uses.note(op, chip, phases, plans, machine, self._layouts, self._step)
+            self.uses.note(op, chip, phases, plans, machine, self._layouts, self._stage)
 
     def _cost(
         self, op: Op, times: int, phases: Sequence[Phase], plans: tuple[str, ...] = ()
@@ -234,9 +235,10 @@ class _Estimator:
         cycles = op_cycles(phases, self._machine.target)
         name = op.outputs[0].name if op.outputs else _first_name(op)
         origin, chip = op.settings.origin, chip_of(op, self._chips)
-        if self._step is not None:
-            self.timeline.note(self._step, op, chip, (cycles, times))
-        step = None if self._step is None else (int(self._step[0]), self._step[1])
+        cycle = None if self._stage is None else self._stage.cycle
+        if cycle is not None:
+            self.timeline.note(cycle, op, chip, (cycles, times))
+        step = None if cycle is None else (int(cycle[0]), cycle[1])
         total = cycles * times
         return OpCost(name, op.op_type, origin, times, total, tuple(phases), plans, chip, step=step)
 
@@ -282,8 +284,8 @@ class _Estimator:
         phases = tuple(work.phases)
         self._note(op, phases)
         if is_pipeline(op):
-            self.timeline.enter(self._step[1] if self._step else 0, trips)
-            self._step = None  # its body has steps of its own
+            self.timeline.enter(self._stage.cycle[1] if self._stage else 0, trips)
+            self._stage = None  # its body has steps of its own
         yield op, self._cost(op, times * trips, phases)
         bodies = [
             list(self.run(nested, times_taken(op, name, times * trips)))

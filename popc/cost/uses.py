@@ -12,11 +12,25 @@ from popc.cost.mapping import Layout, layout_of, linear_mapping
 from popc.cost.phases import Phase
 from popc.cost.planner import Plan
 from popc.ir import Op, Tensor
+from popc_runtime.ground.frozen import frozen
 
-__all__ = ["CodeUses"]
+__all__ = ["CodeUses", "StageCall"]
 
 # Exchanges that bring weights to vertices, where an op reads any.
 _MOVING_WEIGHTS: Final = frozenset({"convolve", "gather", "scale and bias", "slice"})
+
+
+@frozen
+class StageCall:
+    """A stage of a pipeline, called in one of its cycles.
+
+    Attributes:
+        cycle: Whether it is in the loop in which all stages run, and the number of its step.
+        stage: The number of the stage; ``None`` for what belongs to none.
+    """
+
+    cycle: tuple[bool, int]
+    stage: int | None
 
 
 class CodeUses:
@@ -41,14 +55,14 @@ class CodeUses:
         plans: Sequence[Plan],
         machine: Machine,
         layouts: Mapping[Tensor, Layout],
-        cycle: tuple[bool, int] | None,
+        call: StageCall | None,
     ) -> None:
         """Add the steps of an op that has not been noted.
 
-        What a stage of a pipeline computes is a function, which each ``cycle`` calls: those that
-        fill and flush the pipeline, and those of the loop.
+        What a stage of a pipeline computes is a function, graphs that it calls included.  Each
+        cycle has a ``call`` of it: those that fill and flush the pipeline, and those of the loop.
         """
-        if cycle is not None and op.op_type != "IpuCopy" and self._is_written_again(op, cycle):
+        if call is not None and op.op_type != "IpuCopy" and self._is_written_again(op, call):
             return
         key = chip, _signature(op, phases)
         numbers = enumerate(phases)
@@ -58,11 +72,11 @@ class CodeUses:
         self._uses.setdefault(chip, []).append(CodeUse(phases, tiles, key in self._seen, weights))
         self._seen.add(key)
 
-    def _is_written_again(self, op: Op, cycle: tuple[bool, int]) -> bool:
+    def _is_written_again(self, op: Op, call: StageCall) -> bool:
         """True if another cycle has had as many such ops of its stage already."""
-        alike = op.settings.pipeline_stage, op.settings.origin, _kind(op)
-        self._in_cycle[alike, cycle] += 1
-        if self._in_cycle[alike, cycle] <= self._of_stage[alike]:
+        alike = call.stage, op.settings.origin, _kind(op)
+        self._in_cycle[alike, call.cycle] += 1
+        if self._in_cycle[alike, call.cycle] <= self._of_stage[alike]:
             return True
         self._of_stage[alike] += 1
         return False

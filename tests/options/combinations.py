@@ -141,13 +141,12 @@ def _tolerance(settings: Sequence[Setting], options: Mapping[str, Any]) -> float
     """The relative difference that the options explain.
 
     Where an op is on another chip, or in another phase, than what it would be fused with, float16
-    values are rounded between the two.
+    values are rounded between the two; stochastic rounding rounds each of them another way.
     """
     tolerance = max((setting.tolerance for setting in settings), default=0.0)
     narrow = options.get("precision") in ("float16", "mixed")
-    if narrow and (tolerance or "virtual_graph_mode" in options):
-        return max(tolerance, _IN_HALF)
-    return tolerance
+    rounds = "virtual_graph_mode" in options or options.get("enable_stochastic_rounding")
+    return max(tolerance, _IN_HALF) if narrow and (tolerance or rounds) else tolerance
 
 
 def _told(error: PopcError) -> str:

@@ -12,13 +12,14 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
 
-from popc.ir import CallSite, Graph, Op, Recompute, StepPart, Tensor, free_name, order_closely
+from popc.ir import CallSite, Graph, Op, Recompute, StepPart, Tensor, free_name
 from popc.ops import OPS
 from popc.ops.constraints import Node, Precedence
 from popc.ops.control import callee_of
 from popc.transforms.outlining.emission import outline
 from popc.transforms.outlining.instances import Instance, digest_of
 from popc.transforms.outlining.sequence import BOUND_TO_PLACE, Program, calls_around
+from popc.transforms.outlining.together import together
 
 __all__ = ["gathered", "restore_calls"]
 
@@ -45,45 +46,10 @@ def _arranged(ops: Sequence[Op], later: Mapping[Node, Iterable[Node]], depth: in
     for op in ops:
         path = calls_around(op)
         units[op] = (path[depth], _belonging(op)) if len(path) > depth else op
-    order = _order_of_units(ops, later, units)
-    while len(order) < len(set(units.values())):
-        placed = set(order)  # what waits for others amid its ops stays apart
-        units.update({op: op for op in ops if units[op] not in placed})
-        order = _order_of_units(ops, later, units)
-    members: dict[Hashable, list[Op]] = {}
-    for op in ops:
-        members.setdefault(units[op], []).append(op)
     found: list[Op] = []
-    for unit in order:
-        inner = members[unit]
+    for unit, inner in together(ops, later, units).items():
         found += inner if unit is inner[0] else _arranged(inner, later, depth + 1)
     return found
-
-
-def _order_of_units(
-    ops: Sequence[Op], later: Mapping[Node, Iterable[Node]], units: Mapping[Op, Hashable]
-) -> list[Hashable]:
-    """The units in an order that is allowed, as close to that of ``ops`` as can be.
-
-    Units that wait for each other are left out, and what waits for these.
-    """
-    follows = {units[op]: dict[Hashable, None]() for op in ops}
-    for op in ops:
-        for node in _next_ops(op, later):
-            if node in units and units[node] != units[op]:
-                follows[units[op]][units[node]] = None
-    return order_closely(follows)
-
-
-def _next_ops(op: Op, later: Mapping[Node, Iterable[Node]]) -> Iterator[Op]:
-    """The ops that wait for ``op``, directly or behind barriers."""
-    pending: list[Node] = [op]
-    for node in pending:  # grows while it is walked
-        for other in later.get(node, ()):
-            if isinstance(other, Op):
-                yield other
-            else:
-                pending.append(other)
 
 
 def _belonging(op: Op) -> Hashable:

@@ -11,6 +11,7 @@ from popc.ops.aliases import find_aliases
 from popc.ops.sequencer import Sequencer
 from popc.transforms.base import PassOutcome
 from popc.transforms.outlining.calls import gathered, restore_calls
+from popc.transforms.outlining.cycles import in_step
 from popc.transforms.outlining.emission import outline
 from popc.transforms.outlining.selection import find_matches
 from popc.transforms.outlining.sequence import Program, Sequenced
@@ -27,10 +28,12 @@ def outline_parts(
     Without ``terms``, only what the model calls becomes calls.  ``orders`` say in which order ops
     are going to run.
     """
+    cycles = in_step(orders)
+    orders = cycles.orders
     calls_some = has_calls(graph)
     if calls_some:
         orders = {nested: gathered(nested, order) for nested, order in orders.items()}
-    program = Program.of(graph, orders, find_aliases(graph))
+    program = Program.of(graph, orders, find_aliases(graph), cycles.models)
     made: list[tuple[int, int]] = []
     if calls_some:
         _fix_orders(program, graph)

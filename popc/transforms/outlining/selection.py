@@ -29,16 +29,20 @@ _WORK: Final = 200
 
 
 class Match(NamedTuple):
-    """Occurrences of one part, and what it is worth to have it once."""
+    """Occurrences of one part, and what it is worth to have it once.
+
+    What the cycles of a pipeline repeat is one place: stages are there once anyway.
+    """
 
     instances: list[Instance]
     starts: Sequence[int]
+    places: int
     value: float
 
     @property
     def saving(self) -> float:
-        """The saving of all but one occurrence."""
-        return (len(self.instances) - 1) * self.value
+        """The saving of all places but one."""
+        return (self.places - 1) * self.value
 
 
 class _Candidate(NamedTuple):
@@ -111,7 +115,7 @@ class _Finder:
         found = [
             match
             for positions in groups.values()
-            if len(positions) > 1
+            if self._places(positions) > 1
             if (match := self._match(positions, length, instances)) is not None
         ]
         return max(found, key=lambda candidate: candidate.saving, default=None)
@@ -140,7 +144,12 @@ class _Finder:
             if last - first < length:
                 self.add(positions[0] + first, last - first)
                 return None
-        return Match(alike, positions, value)
+        return Match(alike, positions, self._places(positions), value)
+
+    def _places(self, positions: Sequence[int]) -> int:
+        ops = (self.sequence.entries[position].op for position in positions)
+        models = self.program.models
+        return len({models.get(op, op) for op in ops if op is not None})
 
     def _value(self, positions: Sequence[int], length: int) -> float:
         """The value of one occurrence; breaks and their absence are shared by all."""

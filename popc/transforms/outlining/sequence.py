@@ -79,6 +79,9 @@ def exchange_of(op: Op) -> Op | None:
     return next((found for found in inner if found is not None), None)
 
 
+_NO_MODELS: Final[Mapping[Op, Op]] = {}
+
+
 class Entry(NamedTuple):
     """An op in the sequence, or what keeps parts of the sequence apart.
 
@@ -99,6 +102,7 @@ class Program:
         views: The ops that are views.
         strided: Tensors that are not contiguous, and so cannot be handed over.
         carried: What ops compute where it is going to be kept.
+        models: Ops of the loop of a pipeline, by the ops of other cycles that do the same.
         keys: Those of `key` that are known.
         replaced: Ops that are gone since `renew`, and the calls in their places.
         substitutes: Tensors that are gone since then, and the results of calls in their places.
@@ -108,25 +112,44 @@ class Program:
     views: set[Op]
     strided: frozenset[Tensor]
     carried: frozenset[Tensor]
+    models: dict[Op, Op] = field(default_factory=dict[Op, Op])
     keys: dict[Op, Hashable] = field(default_factory=dict[Op, Hashable])
     replaced: dict[Op, Op] = field(default_factory=dict[Op, Op])
     substitutes: dict[Tensor, Tensor] = field(default_factory=dict["Tensor", "Tensor"])
 
     @classmethod
-    def of(cls, graph: Graph, orders: Mapping[Graph, Sequence[Op]], aliases: Aliases) -> Program:
+    def of(
+        cls,
+        graph: Graph,
+        orders: Mapping[Graph, Sequence[Op]],
+        aliases: Aliases,
+        models: Mapping[Op, Op] = _NO_MODELS,
+    ) -> Program:
         """The program below ``graph``, in the given orders, without what load time does."""
         left_out = aliases.views.union(find_load_ops(graph))
-        return cls(
+        found = cls(
             {graph: [op for op in order if op not in left_out] for graph, order in orders.items()},
             set(aliases.views),
             frozenset(t for t, place in aliases.places.items() if place.strides is not None),
             _find_carried(graph, aliases),
+            dict(models),
         )
+        found._hold_alike()
+        return found
+
+    def _hold_alike(self) -> None:
+        """Let what stays where it is in one cycle of a pipeline stay in all of them."""
+        held = {model for op, model in self.models.items() if None in map(self.key, (op, model))}
+        self.keys.update(dict.fromkeys(held))
+        self.keys.update({op: None for op, model in self.models.items() if model in held})
 
     def renew(self) -> None:
         """Put calls in the orders, in the places of the ops that they have replaced."""
         for order in self.orders.values():
             order[:] = dict.fromkeys(self.replaced.get(op, op) for op in order)
+        for op, model in list(self.models.items()):
+            if op in self.replaced:
+                self.models[self.replaced[op]] = self.replaced.get(model, model)
         self.replaced.clear()
         self.substitutes.clear()
 
@@ -138,7 +161,7 @@ class Program:
         """The tensor that ``tensor`` is a view of, and the views on the way, the last one first."""
         path: list[tuple[Op, int]] = []
         op = tensor.producer
-        while op is not None and op in self.views and op.op_type != "Concat":
+        while op is not None and op in self.views and op.op_type not in _STORING:
             path.append((op, op.outputs.index(tensor)))
             tensor = op.operand(0)
             op = tensor.producer
@@ -193,6 +216,8 @@ class Program:
         return str(root.type), views
 
 
+# Views on the host that leave data of its own on the device.
+_STORING: Final = frozenset({"Concat", "IpuCopy"})
 # Attributes that only say how things are called.
 _NAMES: Final = ("labels", "results")
 
