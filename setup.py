@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 
 _SOURCES = (
     *("bound", "exact", "flow", "gains", "kahn", "links", "lists", "merge", "module", "reached"),
-    *("reduce", "shift", "steps"),
+    *("reduce", "rooms", "shift", "steps"),
 )
 _HEADERS = ("bound", "exact", "flow", "links", "lists", "merge", "reached", "search", "shift")
 

@@ -148,13 +148,29 @@ static void walk_later(State *s, int64_t start, int64_t length, int64_t high, Mo
 // Without moves, what is live before and behind a place tells what dies there.  A move changes more
 // only where a buffer that its block reads gets another last reader: few places, noted as turns.
 
+// Turns only make a move worse: one that gains nothing without them is told by these bytes alone.
+
+static bool may_go_earlier(const State *s, int64_t start, int64_t length, int64_t low) {
+    const int64_t change = s->live[start + length] - s->live[start];
+    for (int64_t place = start - 1; place >= low; place--)
+        if ((start - place) * change < length * (s->live[start] - s->live[place])) return true;
+    return false;
+}
+
+static bool may_go_later(const State *s, int64_t start, int64_t length, int64_t high, int64_t most) {
+    const int64_t end = start + length, change = s->live[end] - s->live[start];
+    for (int64_t steps = 1; steps <= high - start; steps++)
+        if (length * (s->live[end + steps] - s->live[end]) - steps * change < most) return true;
+    return false;
+}
+
 static void note(State *s, int64_t place, int64_t frees, int64_t steps) {
     s->turns[place] += frees;
     s->changes[place] += frees * steps;
 }
 
 // The last place before a block at which a buffer is read; -1 if there is none.
-static int64_t last_before(const State *s, int64_t buffer, int64_t start) {
+static int64_t last_read_before(const State *s, int64_t buffer, int64_t start) {
     int64_t last = -1;
     for (int64_t i = s->first_reader[buffer]; i < s->first_reader[buffer + 1]; i++) {
         const int64_t place = s->place[s->readers[i]];
@@ -185,7 +201,7 @@ static void scan_earlier(State *s, int64_t start, int64_t length, int64_t low, M
         for (int64_t i = reads.starts[node]; i < reads.starts[node + 1]; i++) {
             const int64_t buffer = reads.items[i];
             if (s->last[buffer] != place) continue;
-            const int64_t turn = last_before(s, buffer, start);
+            const int64_t turn = last_read_before(s, buffer, start);
             if (turn >= low) note(s, turn, s->shift->frees[buffer], end - place);
         }
     }
@@ -228,7 +244,11 @@ static void scan_later(State *s, int64_t start, int64_t length, int64_t high, Mo
 
 void look_earlier(State *s, int64_t start, int64_t length, int64_t low, Move *best) {
     s->shift->work += start - low + length;
-    if (s->has_levels || are_readers_many(s, start, length, low))
+    if (s->has_levels)
+        walk_earlier(s, start, length, low, best);
+    else if (!may_go_earlier(s, start, length, low))
+        return;
+    else if (are_readers_many(s, start, length, low))
         walk_earlier(s, start, length, low, best);
     else
         scan_earlier(s, start, length, low, best);
@@ -238,6 +258,6 @@ void look_later(State *s, int64_t start, int64_t length, int64_t high, Move *bes
     s->shift->work += high - start + length;
     if (s->has_levels)
         walk_later(s, start, length, high, best);
-    else
+    else if (may_go_later(s, start, length, high, best->gain.total))
         scan_later(s, start, length, high, best);
 }

@@ -13,10 +13,12 @@ typedef struct {
 typedef struct {
     Shift *shift;
     int64_t *order;
-    int64_t *place, *tried;  // of each node
+    int64_t *place;  // of each node
+    int64_t *turn, *tried;  // of each node, when it is tried; of each turn, the longest block
     int64_t *last;  // of each buffer, the place of the last reader
     int64_t *live;  // before each place
     int64_t *starts, *earlier;  // of each node, those that it waits for
+    int64_t *after, *until;  // of places: the last before and the first behind that hold its node
     int64_t *first_reader, *readers;  // of each buffer, the nodes that read it
     int64_t *scratch, *new_place, *seen;  // of places, of nodes, of nodes
     int64_t *value, *stamp;  // of buffers
@@ -32,6 +34,18 @@ static inline bool is_less(Gain a, Gain b) {
     if (a.attraction != b.attraction) return a.attraction < b.attraction;
     if (a.stretch != b.stretch) return a.stretch < b.stretch;
     return a.total < b.total;
+}
+
+// Finds again which places hold which, when the order has changed from place `first` to `end`.
+void find_neighbours(State *s, int64_t first, int64_t end);
+
+// The lowest and the highest place at which a block may begin.
+void find_room(const State *s, int64_t start, int64_t length, int64_t *low, int64_t *high);
+
+// True if the neighbours on both sides of a block hold it where it is.
+static inline bool is_wedged(const State *s, int64_t start, int64_t end) {
+    return (start == 0 || s->until[start - 1] < end) &&
+           (end == s->shift->nodes || s->after[end] >= start);
 }
 
 // The nodes from the first to the last place that a move changes, as they are afterwards, in

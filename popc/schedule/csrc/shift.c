@@ -73,43 +73,8 @@ static bool accept(State *s, int64_t start, int64_t length, Move move) {
 
 // -- the search -----------------------------------------------------------------------------------
 
-// The lowest and the highest place at which a block may begin.
-static void find_room(const State *s, int64_t start, int64_t length, int64_t *low, int64_t *high) {
-    const Shift *shift = s->shift;
-    const int64_t end = start + length, window = shift->window;
-    *low = start > window ? start - window : 0;
-    *high = shift->nodes - end > window ? end + window : shift->nodes;
-    for (int64_t place = start; place < end; place++) {
-        const int64_t node = s->order[place];
-        for (int64_t i = s->starts[node]; i < s->starts[node + 1]; i++) {
-            const int64_t other = s->place[s->earlier[i]];
-            if (other >= *low && other < start) *low = other + 1;
-        }
-        for (int64_t i = shift->later.starts[node]; i < shift->later.starts[node + 1]; i++) {
-            const int64_t other = s->place[shift->later.items[i]];
-            if (other >= end && other < *high) *high = other;
-        }
-        if (*low == start && *high == end) break;  // there is none
-    }
-    *high -= length;
-}
-
-static bool is_any_within(const State *s, Lists lists, int64_t node, int64_t low, int64_t high) {
-    for (int64_t i = lists.starts[node]; i < lists.starts[node + 1]; i++)
-        if (s->place[lists.items[i]] >= low && s->place[lists.items[i]] < high) return true;
-    return false;
-}
-
-// True if the neighbours on both sides of a block hold it where it is.
-static bool is_wedged(const State *s, int64_t start, int64_t end) {
-    const Lists later = s->shift->later, earlier = {s->starts, s->earlier};
-    return (start == 0 || is_any_within(s, later, s->order[start - 1], start, end)) &&
-           (end == s->shift->nodes || is_any_within(s, earlier, s->order[end], start, end));
-}
-
 static void try_block(State *s, int64_t node, int64_t length) {
     const int64_t start = s->place[node], nodes = s->shift->nodes;
-    s->tried[node] = length;
     if (start + length > nodes) return;
     s->shift->work++;
     if (is_wedged(s, start, start + length)) return;
@@ -120,10 +85,11 @@ static void try_block(State *s, int64_t node, int64_t length) {
     if (high > start) look_later(s, start, length, high, &best);
     if (best.target == start || !accept(s, start, length, best)) return;
     s->shift->moves++;
-    int64_t first = (start < best.target ? start : best.target) - length;
-    int64_t end = (start < best.target ? best.target : start) + 2 * length;
-    if (end > nodes) end = nodes;
-    for (int64_t place = first > 0 ? first : 0; place < end; place++) s->tried[s->order[place]] = 0;
+    int64_t first = start < best.target ? start : best.target;
+    int64_t end = (start < best.target ? best.target : start) + length;
+    find_neighbours(s, first, end);
+    first = first > length ? first - length : 0, end = end + length < nodes ? end + length : nodes;
+    for (int64_t place = first; place < end; place++) s->tried[s->turn[s->order[place]]] = 0;
 }
 
 bool is_over(const Shift *shift, int64_t *questions, Outcome *outcome) {
@@ -153,7 +119,8 @@ static void search(State *s) {
     while (!has_ended(s)) {
         const int64_t moves = shift->moves;
         for (int64_t i = 0; i < shift->nodes; i++) {
-            if (s->tried[shift->shuffled[i]] != length - 1) continue;
+            if (s->tried[i] != length - 1) continue;
+            s->tried[i] = length;
             try_block(s, shift->shuffled[i], length);
             if (has_ended(s)) return;
         }
@@ -181,13 +148,14 @@ static bool has_levels(const Shift *shift) {
 Outcome shift_blocks(Shift *shift) {
     const int64_t nodes = shift->nodes, buffers = shift->buffers;
     const int64_t edges = shift->later.starts[nodes], reads = shift->reads.starts[nodes];
-    const int64_t count = 9 * nodes + 4 * buffers + edges + reads + 6;
+    const int64_t count = 12 * nodes + 4 * buffers + edges + reads + 6;
     int64_t *const all = calloc((size_t)count, sizeof(int64_t));
     int64_t *memory = all;
     if (!all) return NO_MEMORY;
     State s = {.shift = shift, .order = shift->order, .has_levels = has_levels(shift)};
     s.place = cut(&memory, nodes), s.tried = cut(&memory, nodes);
     s.live = cut(&memory, nodes + 1), s.starts = cut(&memory, nodes + 2);
+    s.turn = cut(&memory, nodes), s.after = cut(&memory, nodes), s.until = cut(&memory, nodes);
     s.scratch = cut(&memory, nodes), s.new_place = cut(&memory, nodes),
     s.seen = cut(&memory, nodes);
     s.last = cut(&memory, buffers), s.value = cut(&memory, buffers),
@@ -199,7 +167,9 @@ Outcome shift_blocks(Shift *shift) {
     s.live[0] = shift->first_live;
     turn_around(shift->later, nodes, nodes, s.starts, s.earlier);
     turn_around(shift->reads, nodes, buffers, s.first_reader, s.readers);
+    for (int64_t i = 0; i < nodes; i++) s.turn[shift->shuffled[i]] = i;
     refresh(&s, 0, nodes);
+    find_neighbours(&s, 0, nodes);
     sum_steps(&s, 0, nodes, &s.peak);
     search(&s);
     free(all);
