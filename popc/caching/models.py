@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from popc.caching.programs import ProgramCache
 from popc.caching.quick import given_file
-from popc.collector import without_collector
+from popc.collector import importing
 from popc.folders import model_file
 from popc_runtime.cache import CacheSource, cache_folder
 from popc_runtime.errors import UsageError
@@ -77,7 +77,7 @@ def compile_model(
     if cache is None or cache is False:
         if name:
             raise UsageError("name says what a program is called in the cache: give cache as well")
-        with without_collector():  # it would look through all that imports make
+        with importing("popc.api"):
             from popc.api import compile_requests
             from popc.progress import Watch
             from popc.requests import several_requests

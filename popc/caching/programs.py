@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from popc.caching.quick import QuickKeys
 from popc.caching.shelf import CachedProgram, Shelf
+from popc.collector import importing
 from popc_runtime.cache import CacheSource, cache_folder
 from popc_runtime.errors import ArchiveError, ResourceError
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
@@ -59,7 +60,8 @@ class ProgramCache(Shelf):
         found = self.look_up(key) if key else None
         if found is not None:
             return found
-        from popc.caching.compiling import compile_into
+        with importing("popc.api"):
+            from popc.caching.compiling import compile_into
 
         return compile_into(self, self._requests(), watch(), on_wait, against)
 

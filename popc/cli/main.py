@@ -139,7 +139,9 @@ def main() -> NoReturn:
     _replace_closed_streams()
     gc.set_threshold(_COLLECTED_AT)
     signal.signal(signal.SIGTERM, _on_sigterm)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # all of it goes with the process: nobody has to look for what is in use
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one return per ending

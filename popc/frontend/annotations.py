@@ -12,7 +12,7 @@ from onnx import helper
 
 from popc.frontend.annotated_ops import annotation_problems, operators_meant, with_annotations
 from popc.frontend.names import did_you_mean, listed, shown
-from popc.frontend.walk import all_nodes, node_name
+from popc.frontend.walk import all_nodes, attributed_nodes, node_name
 from popc.ir import Op, OpSettings
 from popc.options.annotations import (
     ANNOTATIONS,
@@ -109,7 +109,7 @@ class Annotations:
 
     def _problems(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[str]:
         known = [*_BY_ATTRIBUTE, *_OF_OPERATORS]
-        for node in all_nodes(nodes):
+        for node in attributed_nodes(nodes):
             for attribute in _annotations(node):
                 where = f"{shown(node_name(node))}: {attribute.name}"
                 if attribute.name not in known:
@@ -131,7 +131,7 @@ def useless_annotations(nodes: Iterable[onnx.NodeProto], annotations: Annotation
     reasons |= {ANNOTATIONS[name].attribute: reason for name, reason in annotations.ignored}
     found: dict[str, list[str]] = defaultdict(list)
     kept: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for node in all_nodes(nodes):
+    for node in attributed_nodes(nodes):
         for attribute in _annotations(node):
             if attribute.name in reasons:
                 found[attribute.name].append(node_name(node))

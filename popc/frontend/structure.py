@@ -34,12 +34,12 @@ def check_structure(proto: onnx.ModelProto) -> None:
         ModelError: versions are not supported; names are not text; there are no outputs; a name
             is defined twice; subgraphs or functions are nested too deep; a function calls itself.
     """
-    _check_depth(proto)
+    graphs = _all_graphs(proto)
     _check_texts(proto)
     _check_versions(proto)
     if not proto.graph.output:
         raise ModelError("the model has no outputs")
-    for graph in _all_graphs(proto):
+    for graph in graphs:
         _check_unique(graph)
     _check_functions(proto.functions)
 
@@ -114,14 +114,22 @@ def _tensor_texts(tensor: onnx.TensorProto) -> Iterator[str | bytes]:
         yield from (entry.key, entry.value)
 
 
-def _all_graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """The main graph and every subgraph, those in functions included."""
-    yield proto.graph
-    waiting = [graph for nodes in _node_lists(proto) for n in nodes for graph in nested_graphs(n)]
-    while waiting:
-        graph = waiting.pop()
-        yield graph
-        waiting.extend(inner for node in graph.node for inner in nested_graphs(node))
+def _all_graphs(proto: onnx.ModelProto) -> list[onnx.GraphProto]:
+    """The main graph and every subgraph, those in functions included, each behind its holder.
+
+    Raises:
+        ModelError: subgraphs are nested too deep.
+    """
+    found = [proto.graph]
+    level = [graph for nodes in _node_lists(proto) for n in nodes for graph in nested_graphs(n)]
+    for _ in range(_DEEPEST):
+        if not level:
+            return found
+        found += level
+        level = [inner for graph in level for n in graph.node for inner in nested_graphs(n)]
+    if any(graph.node for graph in level):
+        raise ModelError(f"subgraphs are nested more than {_DEEPEST} deep")
+    return found + level
 
 
 def _node_lists(proto: onnx.ModelProto) -> list[Sequence[onnx.NodeProto]]:
@@ -139,15 +147,6 @@ def _check_unique(graph: onnx.GraphProto) -> None:
     if repeated:
         names = ", ".join(repr(name) for name in repeated)
         raise ModelError(f"graph {graph.name!r} defines names more than once: {names}")
-
-
-def _check_depth(proto: onnx.ModelProto) -> None:
-    level = [node for nodes in _node_lists(proto) for node in nodes]
-    for _ in range(_DEEPEST + 1):
-        level = [inner for node in level for graph in nested_graphs(node) for inner in graph.node]
-        if not level:
-            return
-    raise ModelError(f"subgraphs are nested more than {_DEEPEST} deep")
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -228,8 +227,7 @@ def sort_nodes(proto: onnx.ModelProto, *, owned: bool) -> onnx.ModelProto:
 
 def _every_node_list(proto: onnx.ModelProto) -> Iterator[MutableSequence[onnx.NodeProto]]:
     """Node lists of all graphs and functions; subgraphs before the graphs that hold them."""
-    graphs = list(_all_graphs(proto))
-    yield from (graph.node for graph in reversed(graphs))
+    yield from (graph.node for graph in reversed(_all_graphs(proto)))
     yield from (function.node for function in proto.functions)
 
 
@@ -250,11 +248,14 @@ def _is_sorted(
     outside = {name: pending.get(name, False) for name in here}
     pending.update(here)
     for node in nodes:
-        if any(pending.get(name) for name in direct_reads(node)):
-            return False
-        if not all(_is_sorted(inner.node, pending, inner) for inner in nested_graphs(node)):
-            return False
-        pending.update((name, False) for name in node.output if name)
+        for name in direct_reads(node):
+            if pending.get(name):
+                return False
+        for inner in nested_graphs(node):
+            if not _is_sorted(inner.node, pending, inner):
+                return False
+        for name in node.output:
+            pending[name] = False
     if graph is not None and any(pending.get(info.name) for info in graph.output):
         return False
     pending.update(outside)

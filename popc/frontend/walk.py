@@ -13,6 +13,7 @@ from popc.frontend.names import abbreviated
 __all__ = [
     "GRADIENT",
     "all_nodes",
+    "attributed_nodes",
     "defined_names",
     "differentiated_names",
     "direct_reads",
@@ -75,6 +76,11 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
             yield from all_nodes(graph.node)
 
 
+def attributed_nodes(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Nodes, nested ones too, that have attributes, or stand in one that has."""
+    return [inner for node in nodes if node.attribute for inner in all_nodes((node,))]
+
+
 def defined_names(graph: onnx.GraphProto) -> Iterator[str]:
     """Every definition in a graph: inputs, weights that are not inputs too, outputs of nodes."""
     inputs = [info.name for info in graph.input]
@@ -90,8 +96,9 @@ def defined_names(graph: onnx.GraphProto) -> Iterator[str]:
 def reads(node: onnx.NodeProto) -> list[str]:
     """The names that a node reads, those that its subgraphs take from outside included."""
     found = direct_reads(node)
-    for graph in nested_graphs(node):
-        found.extend(free_names(graph))
+    if node.attribute:
+        for graph in nested_graphs(node):
+            found.extend(free_names(graph))
     return found
 
 
@@ -114,7 +121,7 @@ def _taken_from_outside(node: onnx.NodeProto, graph: onnx.GraphProto) -> Iterato
 
 def differentiated_names(nodes: Iterable[onnx.NodeProto]) -> set[str]:
     """The names that Gradient nodes differentiate with respect to."""
-    return {name for node in all_nodes(nodes) for name in _named_by(node, "xs")}
+    return {name for node in attributed_nodes(nodes) for name in _named_by(node, "xs")}
 
 
 def _named_by(node: onnx.NodeProto, *attributes: str) -> Iterator[str]:
@@ -160,7 +167,7 @@ def needed_nodes(
     }
     kept: list[onnx.NodeProto] = []
     for node in reversed(nodes):
-        if any(output in names for output in node.output) or _has_effect(node, bodies):
+        if not names.isdisjoint(node.output) or _has_effect(node, bodies):
             kept.append(node)
             names.update(reads(node))
     return kept[::-1], names

@@ -36,12 +36,18 @@ def lost_statistics(
     importer: OpenGraph, nodes: Sequence[onnx.NodeProto], wanted: Sequence[str]
 ) -> list[str]:
     """A note on normalisations whose new running statistics go nowhere: at most a line."""
-    read = {*wanted, *(name for node in nodes for name in reads(node))}
-    lost = [
-        node_name(node)
+    found = [
+        node
         for node in all_nodes(nodes)
         if node.op_type == "BatchNormalization" and len(node.output) > 1
-        if node.output[1] not in {"", *read}
+    ]
+    if not found:
+        return []
+    read = {"", *wanted, *(name for node in nodes for name in reads(node))}
+    lost = [
+        node_name(node)
+        for node in found
+        if node.output[1] not in read
         if _is_constant(importer.scope.find(node.input[STATISTICS[0]]))
     ]
     if not lost:

@@ -103,17 +103,19 @@ def order_by_links(ops: Iterable[_T], uses: Callable[[_T], Iterable[Mapping[_T, 
     ``uses`` gives, for each result of an op, how often others read it.  Ops in cycles are left
     out, and what follows them.
     """
-    links = {op: [item for readers in uses(op) for item in readers.items()] for op in ops}
-    waiting = dict.fromkeys(links, 0)
-    for readers in links.values():
-        for user, reads in readers:
-            waiting[user] += reads
+    waiting = dict.fromkeys(ops, 0)
+    links = {op: list(uses(op)) for op in waiting}
+    for op in waiting:
+        for readers in links[op]:
+            for user, reads in readers.items():
+                waiting[user] += reads
     order = [op for op, count in waiting.items() if count == 0]
     for op in order:  # grows while it is walked
-        for user, reads in links[op]:
-            left = waiting[user] = waiting[user] - reads
-            if left == 0:
-                order.append(user)
+        for readers in links[op]:
+            for user, reads in readers.items():
+                left = waiting[user] = waiting[user] - reads
+                if left == 0:
+                    order.append(user)
     return order
 
 

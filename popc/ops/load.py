@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from popc.ir import Graph, Op, Tensor
+from popc.ir import Graph, Op
 from popc.ops import OPS
 
 __all__ = ["find_load_ops"]
@@ -16,13 +16,13 @@ def find_load_ops(graph: Graph) -> tuple[Op, ...]:
     the op that holds it.
     """
     found: dict[Op, None] = {}
-
-    def is_final(tensor: Tensor) -> bool:
-        return tensor.is_constant or tensor.producer in found
-
     for op in graph.topological():
-        if _repeats_itself(op) and all(map(is_final, op.present_inputs)):
-            found[op] = None
+        for tensor in op.inputs:
+            if tensor is not None and not (tensor.is_constant or tensor.producer in found):
+                break
+        else:
+            if _repeats_itself(op):
+                found[op] = None
     return tuple(found)
 
 

@@ -86,9 +86,11 @@ def _op_key(op: Op) -> Hashable:
     if OPS[op.op_type].commutative:
         operands = (*sorted(operands[:2]), *operands[2:])
     # 1 and 1.0 are equal to Python, but not as attributes.
-    attributes = tuple(
-        (key, type(value).__name__, repr(value)) for key, value in sorted(op.attributes.items())
-    )
+    attributes: Hashable = ()
+    if op.attributes:
+        attributes = tuple(
+            (key, type(value).__name__, repr(value)) for key, value in sorted(op.attributes.items())
+        )
     # What is there to be computed once more must not be merged with the first time.
     is_repetition = op.settings.recompute is Recompute.RECOMPUTED
     return op.op_type, operands, attributes, is_repetition, op.settings.place

@@ -133,6 +133,8 @@ def _put_into_parts(graph: Graph) -> int:
     Passes add ops without knowing what their operands are: transfers, sums.
     """
     moved = 0
+    if all(op.settings.part is StepPart.FORWARD for op in graph.ops):
+        return 0
     for op in graph.topological():
         producers = (tensor.producer for tensor in op.present_inputs)
         part = max(

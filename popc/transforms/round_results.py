@@ -73,6 +73,11 @@ class RoundResults(Pass):
         adaptive = any(
             op.op_type == "LossScaleUpdate" for nested in graph.walk() for op in nested.ops
         )
+        asked = adaptive or self.stochastic or self.nan_on_overflow
+        if not asked and not any(
+            op.settings.stochastic_rounding for nested in graph.walk() for op in nested.ops
+        ):
+            return 0
         changes = 0
         for op in filter(rounds, _running(graph)):
             attributes = self._attributes(op, adaptive=adaptive)

@@ -157,7 +157,8 @@ static bool may_go_earlier(const State *s, int64_t start, int64_t length, int64_
     return false;
 }
 
-static bool may_go_later(const State *s, int64_t start, int64_t length, int64_t high, int64_t most) {
+static bool may_go_later(
+    const State *s, int64_t start, int64_t length, int64_t high, int64_t most) {
     const int64_t end = start + length, change = s->live[end] - s->live[start];
     for (int64_t steps = 1; steps <= high - start; steps++)
         if (length * (s->live[end + steps] - s->live[end]) - steps * change < most) return true;

@@ -43,9 +43,9 @@ class FillPhases(Pass):
 
 
 def _fill(graph: Graph) -> int:
-    order = graph.topological()
-    if all(op.settings.batch_phase is None for op in order):
+    if all(op.settings.batch_phase is None for op in graph.ops):
         return 0
+    order = graph.topological()
     count = _share(order)
     read: dict[Op, int | None] = {}  # the only part that an op reads, or belongs to
     for op in order:

@@ -65,10 +65,13 @@ class IoTileCopies(Pass):
 
     def run(self, graph: Graph) -> PassOutcome:
         """Move what has no room, and insert copies; how many."""
-        graphs, remote = list(graph.walk()), find_remote(graph)
+        graphs = list(graph.walk())
         on_io = [op for nested in graphs for op in nested.ops if _is_on_io(op)]
         self._require_tiles(on_io)
         notes = tuple(self._moved(on_io))
+        if not on_io and not any(op.op_type == "IoTileCopy" for g in graphs for op in g.ops):
+            return PassOutcome(0)
+        remote = find_remote(graph)
         copies = sum(_copy_between_sets(nested, remote) for nested in graphs)
         return PassOutcome(copies + len(notes), notes=notes)
 

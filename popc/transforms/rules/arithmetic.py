@@ -77,6 +77,8 @@ def _add_of_two(graph: Graph, op: Op) -> Tensor | None:
 
 def _joined_pads(graph: Graph, op: Op) -> Tensor | None:
     """Sum of operands that are zero wherever another one is not."""
+    if not any(produced_by(operand, "Pad") for operand in op.inputs):
+        return None
     pads = [
         pad for pad in (_pad_behind(graph, op, operand) for operand in op.present_inputs) if pad
     ]
