@@ -25,6 +25,8 @@
     _(DROPOUTS)            \
     _(DYNAMIC_BYTES)       \
     _(EXTREMES)            \
+    _(FOLDED_LINES)        \
+    _(FOLDED_WINDOWS)      \
     _(FUNCTIONS)           \
     _(FUSED_MAPS)          \
     _(GATHERS)             \

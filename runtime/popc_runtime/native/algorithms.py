@@ -8,7 +8,16 @@ from math import prod
 from popc_runtime.ground.hints import Final
 from popc_runtime.native.costs import LEAST_PIXELS, MOST_PIXELS
 
-__all__ = ["copies_fit", "direct_wins", "fits_rows", "lines_win", "winograd_wins"]
+__all__ = [
+    "copies_fit",
+    "direct_wins",
+    "fits_rows",
+    "folding_wins",
+    "folds_lines",
+    "lines_win",
+    "mirroring_wins",
+    "winograd_wins",
+]
 
 _RESULT: Final = 4  # of a tile
 # A thread's copies of an image, which are to stay in its second cache, in floats.
@@ -32,6 +41,14 @@ _LEAST_IMAGES: Final = 8  # a guess: of fewer, threads get too few chunks to sha
 _LITTLE_WORK: Final = 1 << 19
 _SHORT_LINE: Final = 16
 _SOME_CHANNELS: Final = 4
+# Convolutions by products with all taps: channels of the result, the fewest of the input with
+# more of these, pixels whose phases are too few.
+_LEAST_RESULTS: Final = 4
+_FEW_FOLDED: Final = 8
+_MANY_FOLDED: Final = 32
+_FEW_PIXELS: Final = 64
+_LONG_LINE: Final = 32
+_SHORT_WINDOW: Final = 3
 
 
 def winograd_wins(channels: int, result: Sequence[int]) -> bool:
@@ -103,6 +120,48 @@ def lines_win(x: Sequence[int], w: Sequence[int], result: Sequence[int]) -> bool
     little = x[0] * prod(w) * prod(result[2:]) <= _LITTLE_WORK
     little = little and result[-1] <= _SHORT_LINE and w[1] >= _SOME_CHANNELS
     return few_axes and fits and (planes >= _LEAST_IMAGES or little)
+
+
+def folding_wins(x: Sequence[int], w: Sequence[int], strides: Sequence[int]) -> bool:
+    """True if a transposed convolution is best made of products of its pixels with all taps.
+
+    Few channels of the result fill no vectors, and neither do few pixels where phases differ in
+    their taps: 0.2 to 0.9 of the time.
+
+    Args:
+        x: [N, C, *sizes].
+        w: [C, M, *kernel].
+        strides: Of the windows, for each axis.
+    """
+    few = w[1] <= _LEAST_RESULTS or (w[1] <= _FEW_FOLDED and w[0] >= _MANY_FOLDED)
+    axes = zip(w[2:], strides, strict=True)
+    uneven = any(kernel % stride for kernel, stride in axes) and max(strides) > 1
+    small = prod(w[1:]) * prod(x[2:]) <= _MOST_FLOATS
+    return small and (few or (uneven and prod(x[2:]) <= _FEW_PIXELS))
+
+
+def mirroring_wins(x: Sequence[int], w: Sequence[int], *, last: bool) -> bool:
+    """True if a convolution that moves by one element is best made so, with mirrored weights.
+
+    Others are fast, too, where images do not have their channels last: those of short lines and of
+    few channels.
+
+    Args:
+        x: [N, C, *sizes].
+        w: [M, C, *kernel].
+        last: Whether the channels of a pixel lie side by side.
+    """
+    wide = x[-1] >= _LONG_LINE and (w[1] >= _MANY_FOLDED or w[0] == 1)
+    many = w[1] >= 2 * _MANY_FOLDED
+    return w[0] <= _LEAST_RESULTS and prod(w[2:]) > 1 and (last or wide or many)
+
+
+def folds_lines(x: Sequence[int], w: Sequence[int]) -> bool:
+    """True if its products are best added up line by line, not window by window.
+
+    ``x`` and ``w`` are as for `folding_wins`.
+    """
+    return x[-1] >= _LONG_LINE and w[-1] <= _SHORT_WINDOW
 
 
 def fits_rows(

@@ -3,9 +3,8 @@
 #include <string.h>
 
 #include "../../kernel.h"
-#include "../support/simd.h"
 #include "../support/sizes.h"
-#include "../support/squares.h"
+#include "weave.h"
 
 // Phases of a result: strides up to 4 in both directions.  Floats of a chunk: see sizes.h.
 enum { MOST_PHASES = 16, CHUNK_FLOATS = 1 << 15 };
@@ -49,23 +48,6 @@ static void *prepare(Params *params, Needs *needs) {
     return NULL;
 }
 
-static void weave_line(const Weave *weave, const float *const *lines, float *to) {
-    const int64_t columns = weave->columns, across = weave->across;
-    if (across == 1 && lines[0]) {
-        copy_floats(to, lines[0], columns);
-        return;
-    }
-    if (across == 2 && lines[0] && lines[1]) {
-        weave_two(lines[0], lines[1], to, columns / 2);
-        if (columns % 2) to[columns - 1] = lines[0][columns / 2];
-        return;
-    }
-    for (int64_t phase = 0; phase < across; phase++) {
-        const float *from = lines[phase];
-        for (int64_t i = phase, j = 0; i < columns; i += across, j++) to[i] = from ? from[j] : 0;
-    }
-}
-
 static void weave_plane(const Weave *weave, int64_t plane) {
     float *to = weave->out + plane * weave->rows * weave->columns;
     for (int64_t row = 0; row < weave->rows; row++, to += weave->columns) {
@@ -77,7 +59,7 @@ static void weave_plane(const Weave *weave, int64_t plane) {
             const int64_t width = ceil_part(weave->columns, i, weave->across);
             lines[i] = from ? from + (plane * rows + row / weave->down) * width : NULL;
         }
-        weave_line(weave, lines, to);
+        weave_lines(lines, weave->across, to, weave->columns);
     }
 }
 

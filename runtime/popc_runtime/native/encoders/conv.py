@@ -13,6 +13,7 @@ from popc_runtime.native.algorithms import direct_wins, fits_rows, lines_win
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import contiguous_copy
 from popc_runtime.native.epilogues import epilogue_activation
+from popc_runtime.native.folded import FOLDED, conv_folds, folded_conv
 from popc_runtime.native.forms import is_channels_last, product_record
 from popc_runtime.native.record import MOST_AXES, Record, is_float32, tensor_words
 from popc_runtime.native.views import View
@@ -36,6 +37,8 @@ def _conv(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     panels = binding.panels(1, _packing(binding, kernel))
     if kernel == _PRODUCT:
         return _product(binding, activation, panels)
+    if kernel == FOLDED:
+        return folded_conv(binding, _axes(binding), activation)
     x, w, out = binding.input(0), binding.input(1), binding.output()
     bias, residual = binding.optional(2), binding.optional(3)
     copies = []
@@ -53,7 +56,7 @@ def _conv(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
         *tensor_words(bias),
         *tensor_words(residual),
     ]
-    axes = window_axes(binding, x.shape[2:], w.shape[2:], out.shape[2:])
+    axes = _axes(binding)
     if kernel == WINOGRAD:
         words += [axis.begin for axis in axes]
     else:
@@ -95,9 +98,16 @@ def _kernel(conv: Operands[View]) -> str:
         return _PRODUCT
     if (bias is not None and not bias.is_contiguous) or w.size == 0:
         return ""
-    axes = window_axes(conv, x.shape[2:], w.shape[2:], out.shape[2:])
+    axes = _axes(conv)
     winograd = bool(conv.integer("winograd", 1))
-    return kernel_of_windows((x, w, residual), out, axes, group, winograd=winograd)
+    kernel = kernel_of_windows((x, w, residual), out, axes, group, winograd=winograd)
+    folds = group == 1 and residual is None and kernel != WINOGRAD
+    return FOLDED if folds and conv_folds(x, w, out, axes) else kernel
+
+
+def _axes(conv: Operands[View]) -> tuple[WindowAxis, ...]:
+    x, w, out = conv.input(0), conv.input(1), conv.output()
+    return window_axes(conv, x.shape[2:], w.shape[2:], out.shape[2:])
 
 
 def kernel_of_windows(

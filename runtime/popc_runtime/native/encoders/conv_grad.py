@@ -15,6 +15,7 @@ from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import contiguous_copy, move_record
 from popc_runtime.native.encoders.conv import DIRECT, WINOGRAD, kernel_of_windows
 from popc_runtime.native.epilogues import epilogue_activation
+from popc_runtime.native.folded import folded_transposed
 from popc_runtime.native.forms import NO_ACTIVATION, product_record
 from popc_runtime.native.record import (
     MAX_RANK,
@@ -112,6 +113,9 @@ def _conv_transpose(binding: NativeBinding, numbers: Mapping[str, int]) -> Recor
     product_of_pixel = _of_single_pixels(binding, axes, activation)
     if product_of_pixel is not None:
         return product_of_pixel
+    folded = folded_transposed(binding, axes, activation)
+    if folded is not None:
+        return folded
     grouped = w.reshape(group, -1, *w.shape[1:]).transpose(0, 2, 1, *range(3, w.ndim + 1))
     problem = _Transposed(binding, grouped, axes, (bias, group, activation))
     phases = [tuple(_Phase.of(axis)) for axis in axes]
