@@ -24,7 +24,7 @@ class Row:
         tolerance: Relative difference of results that a changed order of arithmetic explains; 0:
             they are the same bit for bit.
         reason: What changes the order, if the tolerance is not 0.
-        graphs: Names of the sample networks; all if empty.
+        graphs: Names of the sample networks; all but large ones if empty.
         batch: Samples of a run.
         moves: What the option is for, and what it costs: by the name of a number, its sign.
     """
@@ -230,6 +230,31 @@ def _transfers() -> list[Row]:
     ]
 
 
+def _encoder() -> list[Row]:
+    """A transformer whose activations are more than its weights, on one chip and on two."""
+    outlined = {"enable_outlining": True}
+    several = {**outlined, **_TWO_CHIPS, "accumulation_factor": 8}
+    pipeline = {**several, "enable_pipelining": True}
+    io_tiles = {"num_io_tiles": 64}
+    less = {"busiest tile": -1, "cycles": 1}
+    cases: list[tuple[str, Mapping[str, Any], Mapping[str, Any], Mapping[str, int]]] = [
+        ("outlined", outlined, {}, {"instructions": -1, "busiest tile": -1}),
+        ("recomputing all but sums",
+            {"auto_recomputation": "recompute_all", "checkpoints": ["add_*"]}, outlined, less),
+        ("activations off chip", {"activation_tensor_location": _ON_IO_TILES}, io_tiles,
+            {**_AWAY, **less}),
+        ("pipelined", {"enable_pipelining": True}, several, {"cycles": -1, "busiest tile": 1}),
+        ("pipelined, recomputing", {"auto_recomputation": "pipeline"}, pipeline, less),
+        ("pipelined, outlined", outlined, {**pipeline, "enable_outlining": False}, {"instructions": -1}),
+        ("sharded weights", {"weight_tensor_location": _SHARDED}, _REPLICAS,
+            {**_DIVIDED, "busiest tile": -1}),
+    ]  # fmt: skip
+    return [
+        Row(f"encoder {name}", options, base, graphs=("encoder",), batch=16, moves=moves)
+        for name, options, base, moves in cases
+    ]
+
+
 ROWS: Final = (
     *_scheduling(),
     *_updates(),
@@ -240,4 +265,5 @@ ROWS: Final = (
     *_replication(),
     *_rewrites(),
     *_transfers(),
+    *_encoder(),
 )
