@@ -245,7 +245,8 @@ def _encoder() -> list[Row]:
             {**_AWAY, **less}),
         ("pipelined", {"enable_pipelining": True}, several, {"cycles": -1, "busiest tile": 1}),
         ("pipelined, recomputing", {"auto_recomputation": "pipeline"}, pipeline, less),
-        ("pipelined, outlined", outlined, {**pipeline, "enable_outlining": False}, {"instructions": -1}),
+        ("pipelined, outlined", outlined, {**pipeline, "enable_outlining": False},
+            {"instructions": -1}),
         ("sharded weights", {"weight_tensor_location": _SHARDED}, _REPLICAS,
             {**_DIVIDED, "busiest tile": -1}),
     ]  # fmt: skip

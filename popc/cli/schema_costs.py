@@ -119,7 +119,7 @@ ESTIMATE: Final = record(
         "samples_per_second": NUMBER,
         "device_cycles": COUNT,
         "hidden_cycles": COUNT,
-        "beside_cycles": COUNT,
+        "beside": _KINDS,
         "assumed_loops": list_of(TEXT),
         "pipeline": optional(_PIPELINE),
         "plans": COUNT,

@@ -20,7 +20,7 @@ from popc.ir import Graph, Op
 from popc.ops.control import callee_of
 from popc.schedule import Schedule
 
-__all__ = ["cycles_beside"]
+__all__ = ["cycles_beside", "meets"]
 
 _MEETINGS: Final = frozenset(
     {
@@ -41,6 +41,15 @@ def cycles_beside(
     return _Chips(schedule, cost, chips).beside(graph, 1) if chips > 1 else Cycles()
 
 
+def meets(graph: Graph, op: Op) -> bool:
+    """True if all chips come together for ``op``, or a pipeline says what is beside it."""
+    if op.subgraphs or op.op_type in _MEETINGS or callee_of(op) is not None:
+        return True
+    if op.op_type in TRANSFERS:
+        return op.settings.execution_phase is None
+    return pipeline_step(graph, op) is not None
+
+
 class _Chips:
     def __init__(self, schedule: Schedule, cost: Callable[[Op], Cycles], chips: int) -> None:
         self._schedule = schedule
@@ -52,7 +61,7 @@ class _Chips:
         found = Cycles()
         alone: dict[int, Cycles] = defaultdict(Cycles)  # since chips have met
         for op in self._schedule.orders[graph]:
-            if self._meets(graph, op):
+            if meets(graph, op):
                 found = found + _all_but_longest(alone) * times
                 alone.clear()
                 for nested, runs in self._nested(op, times):
@@ -61,14 +70,6 @@ class _Chips:
                 chip = chip_of(op, self._chips)
                 alone[chip] = alone[chip] + self._cost(op)
         return found + _all_but_longest(alone) * times
-
-    def _meets(self, graph: Graph, op: Op) -> bool:
-        """True if all chips come together for ``op``, or a pipeline says what is beside it."""
-        if op.subgraphs or op.op_type in _MEETINGS or callee_of(op) is not None:
-            return True
-        if op.op_type in TRANSFERS:
-            return op.settings.execution_phase is None
-        return pipeline_step(graph, op) is not None
 
     def _nested(self, op: Op, times: int) -> Iterator[tuple[Graph, int]]:
         """The graphs that run inside ``op``, and how often; of branches, those that are taken."""

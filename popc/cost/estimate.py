@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from math import prod
 
-from popc.cost.beside import cycles_beside
+from popc.cost.beside import cycles_beside, meets
 from popc.cost.calls import bytes_of_copies, call_phases
 from popc.cost.chips import chip_of
 from popc.cost.execution import Execution
@@ -17,7 +17,7 @@ from popc.cost.memory import MemoryWalk
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import Timeline, pipeline_step
 from popc.cost.planner import Plan, Planner
-from popc.cost.report import CostReport, OpCost
+from popc.cost.report import BETWEEN_MEETINGS, CostReport, OpCost
 from popc.cost.rules import RULES
 from popc.cost.settings import CostSettings
 from popc.cost.transfers import find_hidden, merged_copies, merged_transfers, op_cycles, times_taken
@@ -158,6 +158,7 @@ class _Estimator:
         self.uses = CodeUses()
         self.planned_bytes: dict[Op, int] = {}  # temporary ones, of plans
         self._stage: StageCall | None = None  # of the pipeline, if one is looked into
+        self._meetings = 0  # of chips, so far
         self._copies: dict[Op, int] = {}  # of operands and results of calls, while an op runs
         self.timeline = Timeline()
         self.phases: dict[Op, tuple[Phase, ...]] = {}
@@ -191,6 +192,8 @@ class _Estimator:
             if number is not None and before is None:
                 cycle = (graph.name == PIPELINE, number)
                 self._stage = StageCall(cycle, op.settings.pipeline_stage)
+            meeting = int(self._chips > 1 and meets(graph, op))
+            self._meetings += meeting
             callee = callee_of(op)
             if callee is not None:
                 yield from self._call(op, callee, times)
@@ -198,6 +201,7 @@ class _Estimator:
                 yield from self._control(op, times)
             else:
                 yield op, self._op(op, times)
+            self._meetings += meeting
             self._stage = before
 
     def _machine_of(self, op: Op) -> Machine:
@@ -235,10 +239,11 @@ class _Estimator:
         cycles = op_cycles(phases, self._machine.target)
         name = op.outputs[0].name if op.outputs else _first_name(op)
         origin, chip = op.settings.origin, chip_of(op, self._chips)
-        cycle = None if self._stage is None else self._stage.cycle
-        if cycle is not None:
-            self.timeline.note(cycle, op, chip, (cycles, times))
-        step = None if cycle is None else (int(cycle[0]), cycle[1])
+        step = (BETWEEN_MEETINGS, self._meetings) if self._chips > 1 else None
+        if self._stage is not None:
+            in_loop, number = self._stage.cycle
+            self.timeline.note(self._stage.cycle, op, chip, (cycles, times))
+            step = int(in_loop), number
         total = cycles * times
         return OpCost(name, op.op_type, origin, times, total, tuple(phases), plans, chip, step=step)
 

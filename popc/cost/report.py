@@ -11,6 +11,7 @@ from popc.target import Target, Tile
 from popc_runtime.ground.frozen import frozen
 
 __all__ = [
+    "BETWEEN_MEETINGS",
     "CODE_CATEGORIES",
     "Categories",
     "CostReport",
@@ -20,6 +21,9 @@ __all__ = [
     "OpCost",
     "Regions",
 ]
+
+# The first part of steps that are those of no pipeline.
+BETWEEN_MEETINGS: Final = 2
 
 
 @frozen
@@ -33,8 +37,9 @@ class OpCost:
         phases: What it consists of, for a single run.
         plans: How its products are split, or the steps of a chain, in words.
         ipu: The chip that it runs on.
-        step: In a pipeline, whether it is in the loop in which all stages run (1) or not (0), and
-            its step there; chips do what is in one step at the same time.
+        step: Chips do what is in one step at the same time.  In a pipeline, whether it is in the
+            loop in which all stages run (1) or not (0), and its step there; elsewhere
+            `BETWEEN_MEETINGS`, and how often chips have met; ``None`` on a single chip.
         hidden: Cycles for the host, in all, that pass while others compute; ``cycles`` has none of
             them.
     """
@@ -343,7 +348,7 @@ class CostReport:
             "cycles": cycles_dict(self.cycles),
             "device_cycles": self.device_cycles,
             "hidden_cycles": self.hidden,
-            "beside_cycles": self.beside.total,
+            "beside": cycles_dict(self.beside),
             "seconds": self.seconds,
             "samples": self.samples,
             "samples_per_second": self.throughput,

@@ -14,8 +14,8 @@ __all__ = ["starts_of"]
 def starts_of(ops: Sequence[OpCost]) -> list[int]:
     """The cycle at which each op begins, all its runs following one another.
 
-    Ops run one after the other, but for the steps of a pipeline: there each chip runs its own, and
-    the next step begins when the slowest chip is done.
+    In a step each chip runs its ops one after the other, and the next step begins when the slowest
+    chip is done.  Without steps, ops follow each other.
     """
     starts: list[int] = []
     clock = 0
@@ -27,7 +27,7 @@ def starts_of(ops: Sequence[OpCost]) -> list[int]:
 
 
 def _of_part(ops: Sequence[OpCost], clock: int) -> tuple[list[int], int]:
-    """The starts of ops outside a pipeline, of its fill, of its loop or its flush; and the end."""
+    """The starts of ops between a pipeline's, of its fill, of its loop or its flush; the end."""
     steps: defaultdict[int, Counter[int]] = defaultdict(Counter)
     offsets: list[tuple[int, int]] = []
     for number, op in enumerate(ops):

@@ -199,7 +199,7 @@ def test_a_chip_transfers_while_another_computes() -> None:
     assert in_turns.beside.host > 0
     work = sum(op.cycles.total for op in in_turns.ops)
     assert in_turns.cycles.total == work - in_turns.beside.total
-    assert in_turns.to_dict()["beside_cycles"] == in_turns.beside.total
+    assert in_turns.to_dict()["beside"]["total"] == in_turns.beside.total
 
 
 def test_host_loads_hide_nothing() -> None:
