@@ -60,6 +60,7 @@ from popc.transforms.serialize_lookups import SerializeLookups
 from popc.transforms.serialize_products import SerializeProducts
 from popc.transforms.set_precision import SetPrecision
 from popc.transforms.simplify import LateSimplify, Simplify
+from popc.transforms.stage_sums import SumsOfStages
 from popc.transforms.streaming import MergeExchange, StreamingMemory
 from popc.transforms.subgraph_outputs import SubgraphOutputs
 from popc.transforms.update_priorities import UpdatePriorities
@@ -139,6 +140,14 @@ PIPELINE: Final[tuple[PassPhase, ...]] = (
     PassPhase("automatic placement", (AutomaticPlacement,), before_gradients=True),
     # When all ops are placed, and those of the backward pass are there.
     PassPhase("annotations of places", (AnnotatePlaces,)),
+    # When stages are settled.  Before fusions, which make epilogues of additions.
+    PassPhase(
+        "sums of stages",
+        (
+            SumsOfStages,
+            DeadCode,  # sums of what is added up apart
+        ),
+    ),
     # Before differentiation too: one lookup has one gradient.
     PassPhase(
         "combine lookups",
