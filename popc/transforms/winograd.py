@@ -12,7 +12,7 @@ from popc_runtime.ground.frozen import frozen
 __all__ = ["Winograd"]
 
 _ATTRIBUTE: Final = "winograd"
-_CONVOLUTIONS: Final = ("Conv", "ConvTranspose")
+_CONVOLUTIONS: Final = ("Conv", "ConvTranspose", "ConvWeightsGrad")
 
 
 @frozen

@@ -175,6 +175,8 @@ def _further() -> Iterator[_Given]:
         yield "Conv", [image, weights, _floats(32), image], [plain], conv, constant
         yield "Conv", [last, weights, _floats(32), last], [turned], conv, constant
         yield "Conv", [last, taps, None, None], [turned], {**conv, "group": 32}, constant
+    square = _floats(1, 32, 8, 8)
+    yield "ConvWeightsGrad", [square, square], [_floats(32, 32, 3, 3)], conv, ()
     pool = {**steps, "kernel_shape": (3, 3), "count_include_pad": 0}
     for opcode in ("MaxPool", "AveragePool"):
         yield opcode, [last], [turned], pool, ()

@@ -42,6 +42,13 @@ def _conv(kernel: str, changes: _Changes) -> tuple[Record, Sequence[Array | None
     return Record(kernel, words), arrays
 
 
+def _weights(kernel: str, changes: _Changes) -> tuple[Record, Sequence[Array | None]]:
+    """The gradient of the weights of such a convolution by Winograd's algorithm."""
+    shapes = {"x": (2, 16, 8, 8), "w": (16, 16, 3, 3), "y": (2, 16, 6, 6), **changes}
+    arrays = [_floats(*shape) for shape in shapes.values()]
+    return Record(kernel, _words(arrays, 0, 0)), arrays
+
+
 def _product(kernel: str, changes: _Changes) -> tuple[Record, Sequence[Array | None]]:
     """[2, 3, 4] by [2, 4, 5], but for what is changed."""
     shapes: dict[str, Any] = {"left": (2, 3, 4), "right": (2, 4, 5), "out": (2, 3, 5)}
@@ -72,6 +79,7 @@ _SPOILT_CONVS: Final[tuple[_Changes, ...]] = (
     {"residual": (2, 16, 6, 5)},
     {"residual": (2, 16, 36)},
 )
+_NARROW: Final = {"w": (16, 16, 3, 2)}
 _SPOILT_WINDOWS: Final[tuple[_Changes, ...]] = (
     {"groups": 0},
     {"groups": 3},
@@ -102,7 +110,8 @@ _CONVS: Final = ("Conv_f32", "ConvDirect_f32", "ConvLines_f32", "ConvWeights_f32
 _Make = Callable[[str, _Changes], tuple[Record, Sequence[Any]]]
 _SPOILT: Final[list[tuple[str, _Make, _Changes]]] = [
     *((name, _conv, conv) for name in _CONVS for conv in (*_SPOILT_CONVS, *_SPOILT_WINDOWS)),
-    *(("WinogradConv_f32", _conv, conv) for conv in (*_SPOILT_CONVS, {"w": (16, 16, 3, 2)})),
+    *(("WinogradConv_f32", _conv, conv) for conv in (*_SPOILT_CONVS, _NARROW)),
+    *(("WinogradConvWeights_f32", _weights, conv) for conv in (*_SPOILT_CONVS[:7], _NARROW)),
     *(("Product_f32", _product, product) for product in _SPOILT_PRODUCTS),
     *(("Move", _move, move) for move in _SPOILT_MOVES),
 ]

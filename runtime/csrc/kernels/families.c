@@ -66,7 +66,8 @@
     _(TREES)               \
     _(TRIANGLES)           \
     _(WEAVES)              \
-    _(WINOGRAD)
+    _(WINOGRAD)            \
+    _(WINOGRAD_WEIGHTS)
 // clang-format on
 
 #define DECLARE(NAME) extern const Kernel ISA(NAME)[];

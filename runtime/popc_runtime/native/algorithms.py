@@ -16,10 +16,15 @@ __all__ = [
     "folds_lines",
     "lines_win",
     "mirroring_wins",
+    "winograd_sums_win",
     "winograd_wins",
 ]
 
 _RESULT: Final = 4  # of a tile
+# What Winograd's algorithm adds up for gradients of weights: 0.4 to 0.9 of the time of direct sums.
+_VECTOR: Final = 16  # channels
+_ADDED_CHANNELS: Final = 32
+_ADDED_PIXELS: Final = 64  # of all images
 # A thread's copies of an image, which are to stay in its second cache, in floats.
 _MOST_COPIED: Final = 1 << 16
 _MOST_FLOATS: Final = 1 << 22  # of copies that need not stay there: 16 MiB for each thread
@@ -66,6 +71,21 @@ def winograd_wins(channels: int, result: Sequence[int]) -> bool:
     least = [pixels for known, pixels in LEAST_PIXELS if known <= min(channels, result[1])]
     # Tiles that jut out of the image cost as much as others.
     return bool(least) and prod(sizes) ** 2 >= least[-1] * tiles * _RESULT**2
+
+
+def winograd_sums_win(w: Sequence[int], dy: Sequence[int]) -> bool:
+    """True if the gradient of 3 x 3 weights takes less time by Winograd's algorithm.
+
+    Args:
+        w: [M, C, 3, 3].
+        dy: [N, M, H, W].
+    """
+    sizes = dy[2:]
+    tiles = prod(-(-size // _RESULT) for size in sizes)
+    fills = w[0] % _VECTOR == w[1] % _VECTOR == 0 and min(w[:2]) >= _ADDED_CHANNELS
+    # Tiles that jut out of the image cost as much as others.
+    whole = 4 * prod(sizes) >= 3 * tiles * _RESULT**2
+    return fills and whole and dy[0] * prod(sizes) >= _ADDED_PIXELS
 
 
 def direct_wins(w: Sequence[int], result: Sequence[int]) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from popc_runtime.kernels.parts.windows import WindowAxis
-from popc_runtime.native.algorithms import winograd_wins
+from popc_runtime.native.algorithms import winograd_sums_win, winograd_wins
 from popc_runtime.native.forms import is_channels_last
 from popc_runtime.native.views import View
 
-__all__ = ["winograd_suits"]
+__all__ = ["winograd_adds", "winograd_suits"]
 
 
 def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[WindowAxis]) -> bool:
@@ -32,6 +32,23 @@ def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[Wi
     if residual is not None and is_channels_last(residual) != is_channels_last(out):
         return False
     return winograd_wins(x.shape[1], out.shape)
+
+
+def winograd_adds(x: View, w: View, dy: View, axes: Sequence[WindowAxis]) -> bool:
+    """True if the gradient of the weights of a convolution of one group takes less time so.
+
+    Args:
+        x: [N, C, H, W], plain or with its channels last.
+        w: [M, C, 3, 3], contiguous.
+        dy: [N, M, *results], likewise.
+        axes: Of the windows.
+    """
+    if w.shape[2:] != (3, 3) or any(axis.stride != 1 or axis.dilation != 1 for axis in axes):
+        return False
+    images_fit = all(is_channels_last(image) or _is_plain(image) for image in (x, dy))
+    if not w.is_contiguous or not images_fit:
+        return False
+    return winograd_sums_win(w.shape, dy.shape)
 
 
 def _is_plain(image: View) -> bool:

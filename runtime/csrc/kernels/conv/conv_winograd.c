@@ -49,10 +49,6 @@ static Image image_of(const Tensor *tensor) {
         tensor->strides[3] / unit, tensor->strides[1] / unit};
 }
 
-static Image channels_last(float *data, const int64_t *size, int64_t channels) {
-    return (Image){data, size[0] * size[1] * channels, size[1] * channels, channels, 1};
-}
-
 // Whether channels lie side by side; or, if they are to be turned, the pixels of each.
 static bool is_laid_out(const Tensor *image, bool turned) {
     const int64_t unit = sizeof(float), *dims = image->dims, *strides = image->strides;

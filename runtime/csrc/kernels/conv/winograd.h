@@ -50,4 +50,26 @@ INLINE void transform_weight_line(const Floats *g, int step, Floats *to, int to_
     to[5 * to_step] = g[2 * step];
 }
 
+// The same two from the other side, for gradients: four gradients of results to those of six sums.
+INLINE void transform_gradient_line(const Floats *y, Floats *to) {
+    const Floats even = y[0] + NEAR2 * y[2], odd = NEAR * (y[1] + NEAR2 * y[3]);
+    const Floats far_even = y[0] + FAR2 * y[2], far_odd = FAR * (y[1] + FAR2 * y[3]);
+    to[0] = y[0];
+    to[1] = even + odd;
+    to[2] = even - odd;
+    to[3] = far_even + far_odd;
+    to[4] = far_even - far_odd;
+    to[5] = y[3];
+}
+
+// Gradients of six weights to those of three.
+INLINE void transform_slope_line(const Floats *m, Floats *to) {
+    const float of_near = 1 / (2 * NEAR2 * (NEAR2 - FAR2)),
+                of_far = 1 / (2 * FAR2 * (FAR2 - NEAR2));
+    const Floats near = of_near * (m[1] + m[2]), far = of_far * (m[3] + m[4]);
+    to[0] = m[0] * (1 / (NEAR2 * FAR2)) + near + far;
+    to[1] = of_near * NEAR * (m[1] - m[2]) + of_far * FAR * (m[3] - m[4]);
+    to[2] = NEAR2 * near + FAR2 * far + m[5];
+}
+
 #endif

@@ -1,20 +1,5 @@
 #include "winograd_tiles.h"
 
-typedef struct {
-    int64_t image, row, column;  // of its first result
-    int rows, columns;  // results that there are
-} Tile;
-
-static Tile find_tile(const Tiling *tiling, int64_t number) {
-    const int64_t line = number / tiling->tiles[1];
-    Tile tile = {
-        line / tiling->tiles[0], line % tiling->tiles[0] * RESULT,
-        number % tiling->tiles[1] * RESULT, 0, 0};
-    tile.rows = (int)lesser(tiling->result[0] - tile.row, RESULT);
-    tile.columns = (int)lesser(tiling->result[1] - tile.column, RESULT);
-    return tile;
-}
-
 // -- elements -------------------------------------------------------------------------------------
 
 // A vector of channels of a tile, whose elements lie at distances of `column` in each of six lines, or,

@@ -22,6 +22,21 @@ typedef struct {
     const float *nothing;  // zeros: what lies outside of an image
 } Tiling;
 
+typedef struct {
+    int64_t image, row, column;  // of its first result
+    int rows, columns;  // results that there are
+} Tile;
+
+static inline Tile find_tile(const Tiling *tiling, int64_t number) {
+    const int64_t line = number / tiling->tiles[1];
+    Tile tile = {
+        line / tiling->tiles[0], line % tiling->tiles[0] * RESULT,
+        number % tiling->tiles[1] * RESULT, 0, 0};
+    tile.rows = (int)lesser(tiling->result[0] - tile.row, RESULT);
+    tile.columns = (int)lesser(tiling->result[1] - tile.column, RESULT);
+    return tile;
+}
+
 // What a strip is made of, and where it goes; images have their channels last.
 typedef struct {
     const Tiling *tiling;
@@ -34,6 +49,10 @@ typedef struct {
     const Epilogue *epilogue;
     Limits limits;
 } Strip;
+
+static inline Image channels_last(float *data, const int64_t *size, int64_t channels) {
+    return (Image){data, size[0] * size[1] * channels, size[1] * channels, channels, 1};
+}
 
 // From one matrix to the next: an odd number of lines of the cache, so that the 36 vectors of a tile
 // do not get into each other's way.

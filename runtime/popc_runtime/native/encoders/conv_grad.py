@@ -27,6 +27,7 @@ from popc_runtime.native.record import (
     tensor_words,
 )
 from popc_runtime.native.views import View, broadcast_to, filled, merged_view
+from popc_runtime.native.winograd import winograd_adds
 
 __all__ = ["ENCODERS"]
 
@@ -45,6 +46,9 @@ def _weights_grad(binding: NativeBinding, numbers: Mapping[str, int]) -> Record 
         return None
     axes = window_axes(binding, x.shape[2:], out.shape[2:], dy.shape[2:])
     group = binding.integer("group", 1)
+    if group == 1 and binding.integer("winograd", 1) and winograd_adds(x, out, dy, axes):
+        words = [word for view in (x, out, dy) for word in tensor_words(view)]
+        return Record("WinogradConvWeights_f32", (*words, *(axis.begin for axis in axes)))
     words = [*tensor_words(x), *tensor_words(out), *tensor_words(dy)]
     words += [*tensor_words(None), *tensor_words(None), group]
     for axis in axes:
