@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from popc.ir import AttributeMap, Graph, OpSettings, Shape, Tensor, TensorType
+from popc.ir.attributes import integers
 from popc.ops.build import build
 from popc.ops.infer import normal_axis
 from popc.ops.loss_forms import ctc_loss, l1_loss, nll_loss, reduced, squared_error
@@ -129,6 +130,17 @@ class _Builder:
             return self.input
         return self.emit("Transpose", [self.input], {"perm": tuple(order)})
 
+    def with_classes_last(self, axis: int) -> Tensor | None:
+        """The input, or what it is transposed from, if ``axis`` is last there and all in order."""
+        last = self.input.type.rank - 1
+        if axis == last:
+            return self.input
+        mover = self.input.producer
+        order = [*range(axis), last, *range(axis, last)]
+        if mover is None or mover.op_type != "Transpose":
+            return None
+        return mover.operand(0) if list(integers(mover.attributes, "perm")) == order else None
+
 
 def _identity(b: _Builder) -> Tensor:
     return reduced(b, b.input, b.spec.reduction)
@@ -162,8 +174,9 @@ def _cross_entropy(b: _Builder) -> Tensor:
     axis = _class_axis(b, 1)
     labels = b.labels(b.spec.label, shape[:axis] + shape[axis + 1 :])
     rows = labels.type.shape
-    if axis == len(shape) - 1:
-        scores = b.reshaped(b.input, (prod(shape[:-1]), shape[-1]))
+    last = b.with_classes_last(axis)
+    if last is not None:
+        scores = b.reshaped(last, (prod(rows), shape[axis]))
         labels = b.reshaped(labels, (prod(rows),))
     else:
         scores = b.with_axis(axis, 1)

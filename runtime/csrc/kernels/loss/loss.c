@@ -4,11 +4,15 @@
 #include <string.h>
 
 #include "../../kernel.h"
+#include "../norm/row_sums.h"
 #include "../support/math.h"
-#include "../support/simd.h"
 #include "../support/sizes.h"
 
-enum { LOSS_WORK = 1 << 14 };  // scores of a chunk: see sizes.h
+enum {
+    LOSS_WORK = 1 << 14,  // scores of a chunk: see sizes.h
+    COLUMNS =
+        64,  // labels whose scores are neighbours that are done together: four lines of the cache
+};
 // Of what logarithms are taken of, and of what divides: PopART's numbers, as in kernels/loss.py.
 #define LEAST_PROBABILITY 1e-7f
 #define LEAST_DIVISOR 1e-10f
@@ -138,34 +142,82 @@ static Failure share_batch(const Run *run, Job *job, ChunkFn work) {
 
 // -- the loss -------------------------------------------------------------------------------------
 
+// That of a label, whose score less the logarithm of the sum of powers is `score`.
+static void keep_loss(const Job *job, int64_t place, float score) {
+    const float count = job->counts[place];
+    if (count == 0)
+        job->losses[place] = 0;
+    else if (is_outside(job->loss, index_at(&job->loss->labels, place)))
+        job->losses[place] = -logf(LEAST_PROBABILITY) * count;
+    else
+        job->losses[place] = -score * count;
+}
+
+// The score of a label's class, or any number.
+static float score_of(const Loss *loss, int64_t place, const float *x) {
+    const int64_t label = index_at(&loss->labels, place);
+    return has_none(loss, label) ? 0 : x[label * loss->strides[1]];
+}
+
 // One label; its scores may be anywhere.
 static void one_loss(const Job *job, int64_t place, float *powers, float *centred) {
     const Loss *loss = job->loss;
     const int64_t n = loss->classes, step = loss->inner;
     const int64_t image = place / step, column = place % step, first = image * n * step + column;
     const float *x = loss->scores + image * loss->strides[0] + column * loss->strides[2];
-    float peak = x[0], total = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const float v = x[i * loss->strides[1]];
-        centred[i] = v;
-        peak = v > peak || v != v ? v : peak;
+    const float wanted = score_of(loss, place, x);
+    if (loss->strides[1] != 1) {
+        for (int64_t i = 0; i < n; i++) centred[i] = x[i * loss->strides[1]];
+        x = centred;
     }
-    for (int64_t i = 0; i < n; i++) centred[i] -= peak;
+    const float peak = largest(x, n);
+    for (int64_t i = 0; i < n; i++) centred[i] = x[i] - peak;
     for (int64_t i = 0; i < n; i++) powers[i] = fast_exp(centred[i]);
-    for (int64_t i = 0; i < n; i++) total += powers[i];
+    const float total = sum(powers, n), shift = logf(total);
     if (loss->softmax)
         for (int64_t i = 0; i < n; i++) loss->softmax[first + i * step] = powers[i] / total;
-    const float shift = logf(total);
     if (loss->log_prob)
         for (int64_t i = 0; i < n; i++) loss->log_prob[first + i * step] = centred[i] - shift;
-    const float count = job->counts[place];
-    const int64_t label = index_at(&loss->labels, place);
-    if (count == 0)
-        job->losses[place] = 0;
-    else if (is_outside(loss, label))
-        job->losses[place] = -logf(LEAST_PROBABILITY) * count;
-    else
-        job->losses[place] = (shift - centred[label]) * count;
+    keep_loss(job, place, wanted - peak - shift);
+}
+
+// The largest score of each of some labels whose scores are neighbours, and the sum of their powers.
+static void sum_columns(
+    const Loss *loss, const float *x, float *softmax, float *peak, float *total, int64_t count) {
+    const int64_t row = loss->strides[1];
+    for (int64_t j = 0; j < count; j++) peak[j] = x[j];
+    for (int64_t i = 1; i < loss->classes; i++)
+        for (int64_t j = 0; j < count; j++) {
+            const float v = x[i * row + j];
+            peak[j] = v > peak[j] || v != v ? v : peak[j];
+        }
+    for (int64_t j = 0; j < count; j++) total[j] = 0;
+    for (int64_t i = 0; i < loss->classes; i++) {
+        float powers[COLUMNS];
+        for (int64_t j = 0; j < count; j++) powers[j] = fast_exp(x[i * row + j] - peak[j]);
+        for (int64_t j = 0; j < count; j++) total[j] += powers[j];
+        if (softmax) copy_floats(softmax + i * loss->inner, powers, count);
+    }
+}
+
+// Labels of an image from `column` on, whose scores are neighbours.
+static void some_columns(const Job *job, int64_t image, int64_t column, int64_t count) {
+    const Loss *loss = job->loss;
+    const int64_t n = loss->classes, step = loss->inner, first = image * n * step + column;
+    const float *x = loss->scores + image * loss->strides[0] + column;
+    float *softmax = loss->softmax ? loss->softmax + first : NULL;
+    float peak[COLUMNS], total[COLUMNS], shift[COLUMNS];
+    sum_columns(loss, x, softmax, peak, total, count);
+    for (int64_t i = 0; softmax && i < n; i++)
+        for (int64_t j = 0; j < count; j++) softmax[i * step + j] /= total[j];
+    for (int64_t j = 0; j < count; j++) shift[j] = logf(total[j]);
+    for (int64_t i = 0; loss->log_prob && i < n; i++)
+        for (int64_t j = 0; j < count; j++)
+            loss->log_prob[first + i * step + j] = x[i * loss->strides[1] + j] - peak[j] - shift[j];
+    for (int64_t j = 0; j < count; j++) {
+        const int64_t place = image * step + column + j;
+        keep_loss(job, place, score_of(loss, place, x + j) - peak[j] - shift[j]);
+    }
 }
 
 static void some_losses(void *context, int64_t chunk, int thread) {
@@ -174,8 +226,12 @@ static void some_losses(void *context, int64_t chunk, int thread) {
     float *own = (float *)job->run->own[thread];
     int64_t end = (chunk + 1) * loss->unit;
     if (end > loss->batch) end = loss->batch;
+    const bool neighbours = loss->inner > 1 && loss->strides[2] == 1;
+    for (int64_t image = chunk * loss->unit; neighbours && image < end; image++)
+        for (int64_t column = 0; column < loss->inner; column += COLUMNS)
+            some_columns(job, image, column, lesser(loss->inner - column, COLUMNS));
     for (int64_t place = chunk * loss->unit * loss->inner; place < end * loss->inner; place++)
-        one_loss(job, place, own, own + loss->classes + LANES);
+        if (!neighbours) one_loss(job, place, own, own + loss->classes + LANES);
 }
 
 // Logarithms of probabilities, negated, or of probabilities that are not tiny: the scores of labels.
