@@ -190,6 +190,21 @@ def _tied(d: Drawing) -> Tensor:
     return d(d.of("Add", "Sum"), *((grad, dense) if d.flag() else (dense, grad)))
 
 
+def _bags(d: Drawing) -> Tensor:
+    rows, count, width = d.number(1, 4), d.number(1, 3), d.shape(most=2, smallest=1)
+    tables = [d.input((rows, *width)) for _ in range(d.of(1, 1, 2))]
+    numbers = np.random.default_rng(d.number(0, 9)).integers(-rows, rows, 2 * count)
+    places, fold = d.constant(numbers, DType.INT64), d.of("ReduceSum", "ReduceMean", "ReduceMax")
+    bags = []
+    for start in (0, d.of(count, 0)):
+        part = d("Slice", places, starts=(start,), sizes=(count,), steps=(1,))
+        found = d("Gather", tables[start % len(tables)], part, axis=0)
+        kept = d.of(0, 1)
+        bag = d(fold, found, axes=(0,), keepdims=kept)
+        bags.append(bag if kept else d("Reshape", bag, shape=(1, *width)))
+    return d("Concat", *bags, axis=0)
+
+
 def _gather(d: Drawing) -> Tensor:
     shape = tuple(2 * dim for dim in d.shape(least=1, most=4, smallest=1))
     axis = d.number(0, len(shape) - 1)
@@ -281,6 +296,7 @@ GRAPHS_OF_RULES: Final[Mapping[str, Callable[[Drawing], Tensor]]] = {
     "join_transposes": _transposes,
     "joined_constants": _two_constants,
     "known_values": _known,
+    "lookups_of_bags": _bags,
     "negative_ones": lambda d: _binary(d, ("Mul",), -1, -1, -1),
     "pad_windows": _convolved,
     "split_gathers": _large_gather,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from popc.transforms.rules import arithmetic, fast_math, gathers, identities, movements, pads
+from popc.transforms.rules import arithmetic, bags, fast_math, gathers, identities, movements, pads
 from popc.transforms.rules.rule import LocalRule
 
 __all__ = ["RULES", "LocalRule"]
@@ -13,5 +13,6 @@ RULES: Final[tuple[LocalRule, ...]] = (
     *arithmetic.RULES,
     *pads.RULES,
     *gathers.RULES,
+    *bags.RULES,
     *fast_math.RULES,
 )
