@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from popc.ir import Graph, Op, Tensor
+from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ir.attributes import integer, integers
 from popc.ops.build import build
 from popc.transforms.rules.rule import LocalRule, sole_nearby
@@ -31,7 +31,7 @@ def _all_bags(graph: Graph, op: Op) -> Tensor | None:
         return None
     places = _stacked(graph, op, [gather.operand(1) for _, gather in bags])
     rows = build(graph, "Gather", [table, places], {"axis": 0}, settings=op.settings).output
-    attributes = {"axes": (1,), "keepdims": 0}
+    attributes: AttributeMap = {"axes": (1,), "keepdims": 0}
     return build(graph, fold.op_type, [rows], attributes, settings=op.settings).output
 
 
@@ -80,7 +80,7 @@ def _neighbours(graph: Graph, op: Op, lists: Sequence[Tensor]) -> Tensor | None:
         if at != (start + number * count,) or step != (1,):
             return None
     size = len(lists) * count
-    attributes = {"starts": (start,), "sizes": (size,), "steps": (1,)}
+    attributes: AttributeMap = {"starts": (start,), "sizes": (size,), "steps": (1,)}
     return build(graph, "Slice", [source], attributes, settings=op.settings).output
 
 
