@@ -125,6 +125,18 @@ def test_indices_outside(opcode: str, wrong: int) -> None:
         numpy_results(opcode, inputs, [out], {"axis": 0})
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_threads_share_elements(axis: int, dtype: str) -> None:
+    x = _numbers([400, 170], dtype, limit=2)
+    indices = np.random.default_rng(1).integers(-170, 170, x.shape)
+    out, attributes = np.empty_like(x), {"axis": axis}
+    _same("GatherElements", [x, indices], [out], attributes)
+    indices[-1, -1] = 400
+    with pytest.raises(NativeFailure, match="an index is out of range"):
+        native_results(_library(), "GatherElements", [x, indices], [out], attributes)
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
 def test_one_hot(axis: int, dtype: str) -> None:

@@ -46,6 +46,32 @@ def test_long_products(library: Library, m: int, n: int, k: int, constant: tuple
     _compare(library, "MatMul", inputs, [out], {"activation": "Relu"}, constant, 1e-3, 1e-3)
 
 
+@pytest.mark.parametrize("constant", [(), (1,)])
+@pytest.mark.parametrize("columns", [1, 3, 17])
+@pytest.mark.parametrize(
+    ("batch", "m", "k"),
+    [((), 1, 5), ((), 7, 16), ((), 1000, 33), ((2,), 13, 1), ((3, 2), 1, 40), ((5,), 61, 8)],
+)
+def test_few_columns(
+    library: Library,
+    batch: tuple[int, ...],
+    m: int,
+    k: int,
+    columns: int,
+    constant: tuple[int, ...],
+) -> None:
+    """Rows are read where they lie: neighbours, parts of wider ones, columns of others."""
+    wide = _numbers(*batch, k, m + 2)
+    out, bias = np.empty((*batch, m, columns), np.float32), _numbers(columns, seed=2)
+    residual, attributes = _numbers(*out.shape, seed=3), {"activation": "Relu"}
+    right = _numbers(*batch, k, 2 * columns, seed=1)[..., ::2]
+    rows = _numbers(*batch, m, k + 3)[..., 1:-2]
+    for left in (np.ascontiguousarray(rows), rows, np.swapaxes(wide, -1, -2)[..., 1:-1, :]):
+        for factor in (right, right.reshape(-1, k, columns)[0]):
+            inputs = [left, factor, bias, residual]
+            _compare(library, "MatMul", inputs, [out], attributes, constant, 1e-4, 1e-4)
+
+
 @pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
 def test_gemm(library: Library, turned: tuple[int, int]) -> None:
     a, b = _numbers(*((9, 20) if not turned[0] else (20, 9))), _numbers(20, 31, seed=1)

@@ -152,8 +152,9 @@ static void convolve(void *context, int64_t chunk, int thread) {
         const float *right[2];
         Part parts[2];
         const int count = vectors - v < 2 ? 1 : 2;
-        for (int h = 0; h < 2; h++) {
-            const int64_t number = v + (h < count ? h : 0), image = number / state->vectors;
+        right[1] = NULL;
+        for (int h = 0; h < count; h++) {
+            const int64_t number = v + h, image = number / state->vectors;
             const int64_t pixel = number % state->vectors * LANES, left = conv->pixels - pixel;
             right[h] = input + image * state->image + pixel;
             parts[h] = (Part){(first + image) * conv->groups + group, pixel, lesser(left, LANES)};

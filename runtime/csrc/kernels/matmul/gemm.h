@@ -120,7 +120,7 @@ void ISA(multiply_tile)(
     bool add);
 
 // A tile of which two vectors of columns lie anywhere: line p of the right matrix is right[0] +
-// offsets[p] and right[1] + offsets[p].
+// offsets[p] and right[1] + offsets[p].  There is one if right[1] is NULL.
 void ISA(multiply_lines)(
     const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
     int64_t out_row, int rows, bool add);
@@ -134,6 +134,15 @@ void ISA(multiply_row)(
 void ISA(multiply_few)(
     const float *left, int64_t left_row, const float *right, int64_t k, Place out, int64_t rows,
     int64_t columns);
+
+// The same for any number of rows, and few columns.
+void ISA(multiply_narrow)(
+    const float *left, int64_t left_row, const float *right, int64_t k, Place out, int64_t rows,
+    int64_t columns);
+
+// The same by a single column, whose numbers lie side by side.
+void ISA(multiply_column)(
+    const float *left, int64_t left_row, const float *right, int64_t k, Place out, int64_t rows);
 
 // Applies `epilogue` to rows x columns of a result.
 void ISA(finish)(const Epilogue *epilogue, Place out, int64_t rows, int64_t columns);

@@ -1,36 +1,49 @@
 #include "gemm.h"
 
-// `rows` is a constant wherever this is called, so that the sums stay in registers.
+// `rows` and `vectors` are constants wherever this is called, so that the sums stay in registers.
 INLINE void multiply_rows(
     const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
-    int64_t out_row, const int rows, bool add) {
+    int64_t out_row, const int rows, const int vectors, bool add) {
     const float *first = right[0], *second = right[1];
     Floats sums[TILE_ROWS][2];
     for (int i = 0; i < rows; i++)
-        for (int v = 0; v < 2; v++)
+        for (int v = 0; v < vectors; v++)
             sums[i][v] = add ? load(out + i * out_row + v * LANES) : (Floats){0};
     for (int64_t p = 0; p < depth; p++, left += TILE_ROWS) {
         const int64_t offset = offsets[p];
-        const Floats low = load(first + offset), high = load(second + offset);
+        const Floats low = load(first + offset), high = vectors > 1 ? load(second + offset) : low;
         __builtin_prefetch(left + 32 * TILE_ROWS);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++) {
             sums[i][0] += left[i] * low;
-            sums[i][1] += left[i] * high;
+            if (vectors > 1) sums[i][1] += left[i] * high;
         }
     }
     for (int i = 0; i < rows; i++)
-        for (int v = 0; v < 2; v++) store(out + i * out_row + v * LANES, sums[i][v]);
+        for (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }
 
-#define CASE(N, ADD) \
-    case N: multiply_rows(left, right, offsets, depth, out, out_row, N, ADD); break;
+#define CASE(N, VECTORS) \
+    case N: multiply_rows(left, right, offsets, depth, out, out_row, N, VECTORS, add); break;
+#define MULTIPLY(NAME, VECTORS)                                                                    \
+    static void NAME(                                                                              \
+        const float *left, const float *const *right, const int64_t *offsets, int64_t depth,       \
+        float *out, int64_t out_row, int rows, bool add) {                                         \
+        switch (rows) {                                                                            \
+            ROW_CASES(CASE, VECTORS)                                                               \
+            default:                                                                               \
+                multiply_rows(left, right, offsets, depth, out, out_row, TILE_ROWS, VECTORS, add); \
+        }                                                                                          \
+    }
+
+MULTIPLY(multiply_two, 2)
+MULTIPLY(multiply_one, 1)
 
 void ISA(multiply_lines)(
     const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
     int64_t out_row, int rows, bool add) {
-    switch (rows) {
-        ROW_CASES(CASE, add)
-        default: multiply_rows(left, right, offsets, depth, out, out_row, TILE_ROWS, add);
-    }
+    if (right[1])
+        multiply_two(left, right, offsets, depth, out, out_row, rows, add);
+    else
+        multiply_one(left, right, offsets, depth, out, out_row, rows, add);
 }

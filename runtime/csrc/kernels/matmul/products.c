@@ -3,12 +3,10 @@
 #include <string.h>
 
 #include "../support/fits.h"
-#include "half_panels.h"
+#include "product_groups.h"
+#include "right_panels.h"
 
-enum {
-    MEDIUM_ROWS = 256,  // up to which every chunk has all rows
-    BLOCK_ROWS = BLOCK_TILES * TILE_ROWS,
-};
+enum { BLOCK_ROWS = BLOCK_TILES * TILE_ROWS };
 
 typedef struct {
     int64_t m, n, k;
@@ -124,31 +122,18 @@ static bool read_operands(State *state, Params *params, bool *constant) {
     return right.dtype == F32 ? *constant || !right.packed : *constant && !right.packed;
 }
 
-// Whether rows are few enough to be read where they lie.
-static bool is_few(const State *state) {
-    return state->batch == 1 && state->m <= FEW_ROWS && (state->left_column == 1 || state->k == 1);
+// Whether rows are read where they lie, for few columns or a single one, which is not packed.
+static bool reads_rows(const State *state) { return state->left_column == 1 || state->k == 1; }
+static bool is_column(const State *state) {
+    return state->n == 1 && reads_rows(state) && !state->halves;
+}
+static bool is_narrow(const State *state) {
+    return state->n <= 2 * WHOLE_COLUMNS && reads_rows(state);
 }
 
-// About as many chunks as keep a few threads busy, none smaller than is worth a thread.  Few rows stay
-// together, so that every thread reads columns of its own, and reads them once.  Of many rows, blocks of
-// columns come first; rows are divided too, but not so far that packed columns are used for few.
-static void choose_groups(State *state) {
-    const int64_t work = state->m * state->n * state->k;
-    const int64_t most = state->m == 1 ? 64 : state->m <= MEDIUM_ROWS ? 16 : 32;
-    int64_t chunks = work / (state->m == 1 ? 1 << 17 : 1 << 18);
-    chunks = chunks < 1 ? 1 : chunks > most ? most : chunks;
-    const int64_t unit = is_few(state) ? FEW_COLUMNS : WHOLE_COLUMNS;
-    const int64_t column_panels = ceil_div(state->n, unit);
-    const int64_t row_panels = ceil_div(state->m, TILE_ROWS);
-    const int64_t blocks = ceil_div(state->n, BLOCK_COLUMNS);
-    int64_t across = state->m <= MEDIUM_ROWS && blocks < chunks ? chunks : blocks;
-    if (across > column_panels) across = column_panels;
-    int64_t down = ceil_div(chunks, across);
-    if (down > (row_panels + 3) / 4) down = (row_panels + 3) / 4;
-    if (across * down < chunks) across = ceil_div(chunks, down);
-    if (across > column_panels) across = column_panels;
-    state->column_group = ceil_div(column_panels, across) * unit;
-    state->row_group = ceil_div(row_panels, down) * TILE_ROWS;
+// Whether rows are few enough to be read where they lie.
+static bool is_few(const State *state) {
+    return state->batch == 1 && state->m <= FEW_ROWS && reads_rows(state);
 }
 
 // Floats of the left matrix that are packed before all else.
@@ -162,42 +147,17 @@ static void release(void *argument) {
     free(state);
 }
 
-// Room for so many numbers of `size` bytes.
-static void *room_for(int64_t count, size_t size) {
-    return aligned_alloc(64, (size_t)padded(count, 32) * size);
-}
-
-static bool pack_floats(State *state, int64_t count) {
-    float *packed = state->own = room_for(count, sizeof(float));
-    if (!packed) return false;
-    ISA(pack_panels)(
-        packed, (const float *)state->right, state->right_column, state->right_row, state->n,
-        state->k, PANEL_COLUMNS);
-    state->packed = packed;
-    return true;
-}
-
-// Halves that few rows meet stay halves: reading them takes the time.  Others become floats.
-static bool pack_halves(State *state, int64_t count) {
-    uint16_t *halves = room_for(count, sizeof(uint16_t));
-    if (!halves) return false;
-    ISA(pack_half_panels)(
-        halves, (const uint16_t *)state->right, state->right_row, state->right_column, state->k,
-        state->n);
-    if (state->batch == 1 && state->m <= HALF_ROWS) {
-        state->halves = state->own = halves;
-        return true;
-    }
-    float *packed = state->own = room_for(count, sizeof(float));
-    if (packed) ISA(widen)(packed, halves, count, state->right_type == BF16);
-    free(halves);
-    state->packed = packed;
-    return packed;
-}
-
-// Packs the right matrix into so many numbers.
-static bool pack_constant(State *state, int64_t count) {
-    return state->right_type == F32 ? pack_floats(state, count) : pack_halves(state, count);
+// Packs the right matrix.  Halves that few rows meet stay halves: reading them takes the time.
+static bool pack_constant(State *state) {
+    const bool half = state->right_type != F32 && state->batch == 1 && state->m <= HALF_ROWS;
+    const RightMatrix right = {state->right,        state->right_type, state->right_row,
+                               state->right_column, state->k,          state->n};
+    state->own = ISA(pack_right)(&right, half);
+    if (half)
+        state->halves = state->own;
+    else
+        state->packed = state->own;
+    return state->own != NULL;
 }
 
 static void *prepare(Params *params, Needs *needs) {
@@ -208,25 +168,28 @@ static void *prepare(Params *params, Needs *needs) {
         free(state);
         return NULL;
     }
-    choose_groups(state);
+    choose_groups(
+        state->m, state->n, state->k, is_few(state), &state->row_group, &state->column_group);
     state->packs_early = !constant && state->row_group < state->m;
     state->tall = state->column_group >= state->n && state->row_group < state->m;
     const int64_t right_floats = padded(state->n, PANEL_COLUMNS) * state->k;
     const int64_t left_floats = padded(state->m, TILE_ROWS) * state->k;
-    if (constant && !state->packed && !pack_constant(state, right_floats)) {
+    const bool column = is_column(state) && state->right_type == F32;
+    if (constant && !column && !state->packed && !pack_constant(state)) {
         release(state);
         return NULL;
     }
     if (state->batch > 1) {
         const int64_t block = right_floats < BLOCK_COLUMNS * state->k ? right_floats
                                                                       : BLOCK_COLUMNS * state->k;
-        needs->own = (left_floats + (constant ? 0 : block)) * (int64_t)sizeof(float);
+        needs->own = (left_floats + (constant && !column ? 0 : block)) * (int64_t)sizeof(float);
     } else {
         const int64_t early = state->packs_early ? right_floats : 0;
         needs->shared = (early_rows(state) + early) * (int64_t)sizeof(float);
         const int64_t late = constant || early ? 0 : state->column_group * state->k;
         needs->own = (state->tall ? BLOCK_ROWS * state->k : late) * (int64_t)sizeof(float);
     }
+    if (is_column(state)) needs->own = padded(state->k, 16) * (int64_t)sizeof(float);
     return state;
 }
 
@@ -237,14 +200,34 @@ typedef struct {
     const Run *run;
 } Job;
 
+// Some rows by the only column, whose numbers `scratch` has room for.
+static void multiply_rows(
+    const State *state, const Product *product, int64_t first, int64_t rows, float *scratch) {
+    const float *right = state->packed ? state->packed : product->right;
+    const int64_t step = state->packed ? PANEL_COLUMNS : state->right_row;
+    if (step != 1 && state->k > 1) {
+        for (int64_t p = 0; p < state->k; p++) scratch[p] = right[p * step];
+        right = scratch;
+    }
+    const Place out = {product->out + first * state->out_row, state->out_row, first, 0};
+    ISA(multiply_column)(
+        product->left + first * state->left_row, state->left_row, right, state->k, out, rows);
+    ISA(finish)(&product->epilogue, out, rows, 1);
+}
+
 static void batch_chunk(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
     const Product product = product_of(state, chunk);
     float *left = (float *)job->run->own[thread];
     float *own_right = left + padded(state->m, TILE_ROWS) * state->k;
-    ISA(pack_panels)(
-        left, product.left, state->left_row, state->left_column, state->m, state->k, TILE_ROWS);
+    if (is_column(state)) {
+        multiply_rows(state, &product, 0, state->m, left);
+        return;
+    }
+    if (!is_narrow(state))
+        ISA(pack_panels)(
+            left, product.left, state->left_row, state->left_column, state->m, state->k, TILE_ROWS);
     for (int64_t j = 0; j < state->n; j += BLOCK_COLUMNS) {
         const int64_t width = state->n - j < BLOCK_COLUMNS ? state->n - j : BLOCK_COLUMNS;
         const float *right = state->packed + j * state->k;
@@ -255,7 +238,12 @@ static void batch_chunk(void *context, int64_t chunk, int thread) {
             right = own_right;
         }
         const Place out = {product.out + j, state->out_row, 0, j};
-        ISA(multiply_panels)(left, right, state->k, out, state->m, width, &product.epilogue);
+        if (!is_narrow(state)) {
+            ISA(multiply_panels)(left, right, state->k, out, state->m, width, &product.epilogue);
+            continue;
+        }
+        ISA(multiply_narrow)(product.left, state->left_row, right, state->k, out, state->m, width);
+        ISA(finish)(&product.epilogue, out, state->m, width);
     }
 }
 
@@ -368,6 +356,16 @@ static void tall_chunk(void *context, int64_t chunk, int thread) {
     }
 }
 
+static void column_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const Product product = product_of(state, 0);
+    const int64_t first = chunk * state->row_group;
+    multiply_rows(
+        state, &product, first, lesser(state->m - first, state->row_group),
+        (float *)job->run->own[thread]);
+}
+
 static Failure run_product(const void *argument, const Run *run) {
     const State *state = argument;
     Job job = {state, run};
@@ -375,6 +373,10 @@ static Failure run_product(const void *argument, const Run *run) {
         const bool small = state->batch * state->m * state->n * state->k < 1 << 17;
         const Run alone = {1, run->shared, {run->own[0]}};
         share_chunks(small ? &alone : run, state->batch, batch_chunk, &job);
+        return OK;
+    }
+    if (is_column(state)) {
+        share_chunks(run, ceil_div(state->m, state->row_group), column_chunk, &job);
         return OK;
     }
     if (is_few(state) && (state->packed || (state->halves && state->m == 1))) {

@@ -1,10 +1,12 @@
 // Elements and rows at places that indices name: taken, put, or combined with what is there.
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../kernel.h"
 #include "../support/extremes.h"
 #include "../support/simd.h"
+#include "../support/sizes.h"
 
 typedef enum { REPLACE, ADD, MULTIPLY, LEAST, GREATEST } Combination;
 
@@ -140,34 +142,49 @@ static void *prepare(Params *params, Needs *needs) {
     return NULL;
 }
 
-static inline void exchange(const Places *places, int64_t offset, int64_t place, bool put) {
-    char *there = places->table + offset, *value = places->values + place * places->bytes;
+// `put` and `bytes` are constants wherever this is called.
+INLINE void exchange(
+    const Places *places, int64_t offset, int64_t place, const bool put, const int64_t bytes) {
+    char *there = places->table + offset, *value = places->values + place * bytes;
     if (!put)
-        memcpy(value, there, (size_t)places->bytes);
+        memcpy(value, there, (size_t)bytes);
     else if (places->combine)
         places->combine(there, value, places->count);
     else
-        memcpy(there, value, (size_t)places->bytes);
+        memcpy(there, value, (size_t)bytes);
 }
 
-static Failure visit_elements(const Places *places, bool put) {
-    const int axis = places->axis, last = places->rank - 1;
-    const int64_t size = places->sizes[axis], step = places->steps[axis];
-    const int64_t along = last == axis ? 0 : places->steps[last];
-    int64_t place = 0;
-    for (int64_t line = 0; line < places->lines; line++) {
-        int64_t rest = line, offset = 0;
-        for (int i = last - 1; i >= 0; i--) {
-            if (i != axis) offset += rest % places->dims[i] * places->steps[i];
-            rest /= places->dims[i];
-        }
-        for (int64_t j = 0; j < places->length; j++, place++, offset += along) {
-            const int64_t index = place_at(&places->indices, place, size);
+// The place of a line of indices in the table, but for their axis.
+static int64_t line_offset(const Places *places, int64_t line) {
+    int64_t offset = 0;
+    for (int i = places->rank - 2; i >= 0; i--) {
+        if (i != places->axis) offset += line % places->dims[i] * places->steps[i];
+        line /= places->dims[i];
+    }
+    return offset;
+}
+
+// Lines begin .. end - 1.  `put` and `bytes` are constants where that makes it faster.
+INLINE Failure
+visit_lines(const Places *given, int64_t begin, int64_t end, const bool put, const int64_t bytes) {
+    const Places places = *given;  // which the bytes that are written do not change
+    const int axis = places.axis, last = places.rank - 1;
+    const int64_t size = places.sizes[axis], step = places.steps[axis];
+    const int64_t along = last == axis ? 0 : places.steps[last];
+    int64_t place = begin * places.length;
+    for (int64_t line = begin; line < end; line++) {
+        int64_t offset = line_offset(&places, line);
+        for (int64_t j = 0; j < places.length; j++, place++, offset += along) {
+            const int64_t index = place_at(&places.indices, place, size);
             if (index < 0) return INDEX_OUTSIDE;
-            exchange(places, offset + index * step, place, put);
+            exchange(&places, offset + index * step, place, put, bytes);
         }
     }
     return OK;
+}
+
+static Failure put_elements(const Places *places) {
+    return visit_lines(places, 0, places->lines, true, places->bytes);
 }
 
 static Failure visit_rows(const Places *places, bool put) {
@@ -180,21 +197,47 @@ static Failure visit_rows(const Places *places, bool put) {
             if (index < 0) return INDEX_OUTSIDE;
             offset += index * places->steps[axis];
         }
-        exchange(places, offset, line, put);
+        exchange(places, offset, line, put, places->bytes);
     }
     return OK;
 }
 
+typedef struct {
+    const Places *places;
+    int64_t unit;  // lines of a chunk
+    atomic_bool failed;
+} Taking;
+
+static void take_lines(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    Taking *taking = context;
+    const Places *places = taking->places;
+    const int64_t begin = chunk * taking->unit, end = lesser(begin + taking->unit, places->lines);
+    Failure failure;
+    switch (places->bytes) {
+        case 4: failure = visit_lines(places, begin, end, false, 4); break;
+        case 8: failure = visit_lines(places, begin, end, false, 8); break;
+        default: failure = visit_lines(places, begin, end, false, places->bytes);
+    }
+    if (failure) atomic_store(&taking->failed, true);
+}
+
+static Failure take_elements(const Places *places, const Run *run) {
+    enum { CHUNK_PLACES = 1 << 14 };
+    Taking taking = {places, CHUNK_PLACES / (places->length + 1) + 1, false};
+    share_chunks(run, ceil_div(places->lines, taking.unit), take_lines, &taking);
+    return atomic_load(&taking.failed) ? INDEX_OUTSIDE : OK;
+}
+
 static Failure run_take(const void *state, const Run *run) {
-    (void)run;
     const Places *places = state;
-    return places->axis >= 0 ? visit_elements(places, false) : visit_rows(places, false);
+    return places->axis >= 0 ? take_elements(places, run) : visit_rows(places, false);
 }
 
 static Failure run_put(const void *state, const Run *run) {
     (void)run;
     const Places *places = state;
-    return places->axis >= 0 ? visit_elements(places, true) : visit_rows(places, true);
+    return places->axis >= 0 ? put_elements(places) : visit_rows(places, true);
 }
 
 // -- one of many: [outer][depth][inner] -----------------------------------------------------------
