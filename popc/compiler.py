@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from popc.devices import (
     chooses_target,
@@ -41,6 +42,9 @@ from popc_runtime.format import (
     instructions_of,
 )
 from popc_runtime.ground.frozen import frozen
+
+if TYPE_CHECKING:
+    from popc.cost import CostReport
 
 __all__ = [
     "Compiled",
@@ -87,11 +91,15 @@ class Transformed:
 
 @frozen
 class Planned:
-    """A program whose ops have an order, and whose tensors have places: it can be costed."""
+    """A program whose ops have an order, and whose tensors have places: it can be costed.
+
+    ``costs`` are those on its target under its options, where they decided about the order.
+    """
 
     program: Transformed
     schedule: Schedule
     plan: MemoryPlan
+    costs: CostReport | None = None
 
     @property
     def options(self) -> Options:
@@ -120,7 +128,7 @@ class Compiled:
         """The same program under other options, of those that compiling does not look at."""
         program = self.planned.program
         request = program.request.with_options(options)
-        planned = replace(self.planned, program=replace(program, request=request))
+        planned = replace(self.planned, program=replace(program, request=request), costs=None)
         return replace(self, planned=planned)
 
 
@@ -162,8 +170,10 @@ def plan_transformed(program: Transformed, watch: Watch = UNWATCHED) -> Planned:
     with watch.stage(Stage.SCHEDULE) as made:
         schedule = program.settled or _ordered(graph, options)
         plan: MemoryPlan | None = None
+        costs: CostReport | None = None
         if _compares_on_device(options):
-            schedule, plan = lowest_on_device(graph, schedule, options, partial(_plan, program))
+            plan_of = partial(_plan, program)
+            schedule, plan, costs = lowest_on_device(graph, schedule, options, plan_of)
         if options.verify_ir:
             _require_none("schedule", check_schedule(graph, schedule))
         watch.show(Snapshot.FINAL, graph, schedule.orders[graph])
@@ -174,7 +184,7 @@ def plan_transformed(program: Transformed, watch: Watch = UNWATCHED) -> Planned:
             _require_none("memory plan", check_plan(graph, schedule, plan))
         _require_addressable(plan, options.replicated_graph_count)
         made(f"{plan.arena_bytes:,} bytes", lambda: format_plan(plan))
-    return Planned(program, schedule, plan)
+    return Planned(program, schedule, plan, costs)
 
 
 def transform_program(

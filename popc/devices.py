@@ -24,7 +24,7 @@ from popc.schedule import Schedule, build_schedule
 from popc_runtime.format import Origin
 
 if TYPE_CHECKING:
-    from popc.cost import CostReport, CostSettings, Planner
+    from popc.cost import CostMemo, CostReport, CostSettings
     from popc.target import Target
 
 __all__ = [
@@ -134,11 +134,11 @@ def costs_on_device(
     schedule: Schedule,
     plan: MemoryPlan,
     options: Options,
-    planner: Planner | None = None,
+    known: CostMemo | None = None,
 ) -> CostReport:
     """The costs of a run on the target of ``options``.
 
-    ``planner`` knows products that have been planned for the same target.
+    ``known`` is what has been found of the same graph under the same options.
 
     Raises:
         OptionError: see `target_of`.
@@ -146,32 +146,35 @@ def costs_on_device(
     from popc.cost import estimate_costs
 
     target, settings = target_of(options), settings_of(options)
-    return estimate_costs(graph, schedule, plan, target, settings, planner)
+    return estimate_costs(graph, schedule, plan, target, settings, known)
 
 
 def lowest_on_device(
     graph: Graph, schedule: Schedule, options: Options, plan: Callable[[Schedule], MemoryPlan]
-) -> tuple[Schedule, MemoryPlan]:
-    """The schedule under which the busiest tile needs the fewest bytes, with its plan.
+) -> tuple[Schedule, MemoryPlan, CostReport | None]:
+    """The schedule under which the busiest tile needs the fewest bytes, with its plan and costs.
 
     Temporary data is counted.  Compared are ``schedule``, which wins among equals, and those that
-    Kahn's algorithm makes, greedily and as FIFO.
+    Kahn's algorithm makes, greedily and as FIFO.  Where there are no others, nothing is costed.
 
     Raises:
         OptionError: see `target_of`.
     """
-    from popc.cost import Planner
+    from popc.cost import CostMemo, Planner
 
-    planner = Planner(target_of(options))  # products are planned once for all schedules
+    known = CostMemo(Planner(target_of(options)))  # most ops take the same under all schedules
 
-    def busiest(candidate: tuple[Schedule, MemoryPlan]) -> int:
-        costs = costs_on_device(graph, *candidate, options, planner)
-        return max(chip.peak_bytes for chip in costs.memory)
+    def costed(each: Schedule) -> tuple[Schedule, MemoryPlan, CostReport]:
+        memory = plan(each)
+        return each, memory, costs_on_device(graph, each, memory, options, known)
+
+    def busiest(candidate: tuple[Schedule, MemoryPlan, CostReport]) -> int:
+        return max(chip.peak_bytes for chip in candidate[2].memory)
 
     others = [other for other in _of_kahn(graph, options) if other.orders != schedule.orders]
     if not others:
-        return schedule, plan(schedule)
-    return min(((each, plan(each)) for each in (schedule, *others)), key=busiest)
+        return schedule, plan(schedule), None
+    return min(map(costed, (schedule, *others)), key=busiest)
 
 
 def _of_kahn(graph: Graph, options: Options) -> Iterator[Schedule]:

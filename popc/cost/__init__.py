@@ -5,6 +5,7 @@ from __future__ import annotations
 from popc.cost.decode import decode_report
 from popc.cost.estimate import estimate_costs, estimate_execution
 from popc.cost.execution import encode_execution
+from popc.cost.machine import CostMemo
 from popc.cost.phases import Cycles, Phase
 from popc.cost.planner import Planner
 from popc.cost.report import (
@@ -22,6 +23,7 @@ from popc.cost.text import format_costs
 __all__ = [
     "CODE_CATEGORIES",
     "Categories",
+    "CostMemo",
     "CostReport",
     "CostSettings",
     "Cycles",

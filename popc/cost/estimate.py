@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from math import prod
 
 from popc.cost.beside import cycles_beside, meets
 from popc.cost.calls import bytes_of_copies, call_phases
 from popc.cost.chips import chip_of
 from popc.cost.execution import Execution
-from popc.cost.machine import Machine
+from popc.cost.machine import CostMemo, Machine
 from popc.cost.mapping import LINEAR, WEIGHTS, Layout, layout_of
 from popc.cost.memory import MemoryWalk
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import Timeline, pipeline_step
+from popc.cost.places import Places
 from popc.cost.planner import Plan, Planner
 from popc.cost.report import BETWEEN_MEETINGS, CostReport, OpCost
 from popc.cost.rules import RULES
+from popc.cost.samples import samples_of
 from popc.cost.settings import CostSettings
 from popc.cost.transfers import find_hidden, merged_copies, merged_transfers, op_cycles, times_taken
 from popc.cost.uses import CodeUses, StageCall
@@ -49,15 +50,15 @@ def estimate_costs(
     plan: MemoryPlan,
     target: Target,
     settings: CostSettings | None = None,
-    planner: Planner | None = None,
+    known: CostMemo | None = None,
 ) -> CostReport:
     """The costs of one run of ``graph`` on ``target``; what runs at load time does not count.
 
-    A ``planner`` for the target, if given, knows the plans of estimates before.
+    ``known`` is what estimates before have found of the same graph with the same settings.
     """
     machine = _machine(target, schedule, settings)
-    if planner is not None:
-        machine = replace(machine, planner=planner)
+    if known is not None:
+        machine = replace(machine, known=known)
     found = _settled(graph, schedule, plan, machine)
     estimator, hidden = found.estimator, found.estimator.hidden(graph)
     ops = tuple(_without(hidden.get(op, 0), cost) for op, cost in found.costs)
@@ -65,7 +66,7 @@ def estimate_costs(
     pipeline = estimator.timeline.cost()
     beside = estimator.beside(graph, hidden)
     memory = tuple(walk.report() for walk in found.walks)
-    return CostReport(target, ops, memory, _samples(graph), plans, assumed, pipeline, beside)
+    return CostReport(target, ops, memory, samples_of(graph), plans, assumed, pipeline, beside)
 
 
 def estimate_execution(
@@ -101,23 +102,26 @@ class _Found:
 
 def _settled(graph: Graph, schedule: Schedule, plan: MemoryPlan, machine: Machine) -> _Found:
     """The costs when ops that make a tile run over have been planned again, for less memory."""
-    found = _once(graph, schedule, plan, machine)
+    places = Places(graph, schedule, plan, machine.target)
+    found = _once(graph, schedule, plan, machine, places)
     for _ in range(_PLANNED_AGAIN):
         bounds = found.lower_bounds()
         if bounds.items() <= machine.bounds.items():  # nothing, or what has been tried
             break
         machine = replace(machine, bounds={**machine.bounds, **bounds})
-        found = _once(graph, schedule, plan, machine)
+        found = _once(graph, schedule, plan, machine, places)
     return found
 
 
-def _once(graph: Graph, schedule: Schedule, plan: MemoryPlan, machine: Machine) -> _Found:
+def _once(
+    graph: Graph, schedule: Schedule, plan: MemoryPlan, machine: Machine, places: Places
+) -> _Found:
     """The costs, and walks over the memory of every chip, with plans within what bounds say."""
     estimator = _Estimator(machine, schedule, plan)
     costs = list(estimator.run(graph, 1))
     phases, uses, target = estimator.phases, estimator.uses, machine.target
     chips = range(target.num_ipus)
-    walks = (MemoryWalk(graph, schedule, plan, phases, uses.of(n), target, n) for n in chips)
+    walks = (MemoryWalk(graph, schedule, places, phases, uses.of(n), target, n) for n in chips)
     return _Found(estimator, costs, tuple(walks))
 
 
@@ -127,7 +131,8 @@ def _machine(target: Target, schedule: Schedule, settings: CostSettings | None) 
     most = settings.merge_exchange_bytes
     merged = merged_transfers(schedule, most) if merges else frozenset[Op]()
     merged |= merged_copies(schedule, settings.merge_copies_bytes)
-    return Machine(target, settings, Planner(target), merged, _selected(target, schedule))
+    known = CostMemo(Planner(target))
+    return Machine(target, settings, known, merged, _selected(target, schedule))
 
 
 def _selected(target: Target, schedule: Schedule) -> tuple[int, ...]:
@@ -155,7 +160,7 @@ class _Estimator:
             tensor: WEIGHTS for op in schedule.load for tensor in op.outputs
         }
         self._chips = machine.target.num_ipus
-        self.uses = CodeUses()
+        self.uses = CodeUses(machine.known.kinds)
         self.planned_bytes: dict[Op, int] = {}  # temporary ones, of plans
         self._stage: StageCall | None = None  # of the pipeline, if one is looked into
         self._meetings = 0  # of chips, so far
@@ -167,7 +172,7 @@ class _Estimator:
     @property
     def planned(self) -> int:
         """The number of different convolutions and products that were planned."""
-        return self._machine.planner.count
+        return len(self._machine.problems)
 
     def hidden(self, graph: Graph) -> dict[Op, int]:
         """Cycles of a single run of transfers that pass meanwhile; when all costs are known."""
@@ -211,13 +216,12 @@ class _Estimator:
             return self._machine
         if self._io_machine is None:
             own = replace(target, num_io_tiles=target.compute_tiles)
-            self._io_machine = replace(self._machine, target=own, planner=Planner(own))
+            known = CostMemo(Planner(own))
+            self._io_machine = replace(self._machine, target=own, known=known, problems=set())
         return self._io_machine
 
     def _op(self, op: Op, times: int) -> OpCost:
-        work = Work(op, self._machine_of(op), self._layouts)
-        if not op.attributes.get("unrolled"):  # iterations that the device would have written out
-            RULES[op.op_type](work)
+        work = self._work(op)
         held = work.held + self._copies.get(op, 0)
         phases = tuple(replace(phase, temporary=phase.temporary + held) for phase in work.phases)
         self._note(op, phases, work.plans)
@@ -225,6 +229,20 @@ class _Estimator:
         self._lay_out(op, work)
         plans = (*(str(plan) for plan in work.plans), *([work.steps] if work.steps else []))
         return self._cost(op, times, phases, plans)
+
+    def _work(self, op: Op) -> Work:
+        """The phases of an op, found before if nothing that they follow from is new."""
+        machine = self._machine_of(op)
+        layouts = {tensor: layout_of(self._layouts, tensor) for tensor in op.present_inputs}
+        known = machine.known.works
+        key = op, machine.bounds.get(op), op in machine.merged, (*layouts.values(),)
+        work = known.get(key)
+        if work is None:
+            work = known[key] = Work(op, machine, layouts)
+            if not op.attributes.get("unrolled"):  # iterations that would have been written out
+                RULES[op.op_type](work)
+        machine.problems.update(work.problems)
+        return work
 
     def _note(self, op: Op, phases: tuple[Phase, ...], plans: Sequence[Plan] = ()) -> None:
         is_known = bool(self.phases.get(op))  # of a graph that has been called before
@@ -363,31 +381,3 @@ def _turned(op: Op, layout: Layout) -> Layout:
 
 def _first_name(op: Op) -> str:
     return op.present_inputs[0].name if op.present_inputs else op.op_type
-
-
-def _samples(graph: Graph) -> int:
-    """Samples of one run: the size of the first dimension of what the host sends first."""
-    counts: dict[object, int] = {}
-    for nested in graph.walk():
-        for op in nested.ops:
-            if op.op_type == "HostLoad":  # the first one of a stream may stand before the loop
-                stream = op.attributes["stream"]
-                counts[stream] = max(counts.get(stream, 1), _loaded(op, nested, graph))
-    return next(iter(counts.values()), 1)
-
-
-def _loaded(op: Op, nested: Graph, graph: Graph) -> int:
-    shape = op.output.type.shape
-    loops = [] if nested is graph else _trip_counts(graph, nested)
-    return prod(loops) * (shape[0] if shape else 1)
-
-
-def _trip_counts(graph: Graph, wanted: Graph) -> list[int]:
-    """Trip counts of the loops around ``wanted``."""
-    for op in graph.ops:
-        for nested in op.subgraphs.values():
-            if wanted in list(nested.walk()):
-                count = op.attributes.get("micro_batches", op.attributes.get("trip_count", 1))
-                own = max(count, 1) if isinstance(count, int) else 1
-                return [own, *(_trip_counts(nested, wanted) if nested is not wanted else [])]
-    return []

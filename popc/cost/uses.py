@@ -36,8 +36,10 @@ class StageCall:
 class CodeUses:
     """Steps of the ops of each chip."""
 
-    def __init__(self) -> None:
-        self._seen: set[tuple[int, object]] = set()
+    def __init__(self, kinds: dict[Op, object]) -> None:
+        """With the kinds of ops that are known; others are added."""
+        self._kinds = kinds
+        self._seen: set[tuple[int, object, tuple[Phase, ...]]] = set()
         self._uses: dict[int, list[CodeUse]] = {}
         # Of ops that are alike in a stage of a pipeline: how many a cycle has, and any has at most.
         self._in_cycle: Counter[object] = Counter()
@@ -64,7 +66,7 @@ class CodeUses:
         """
         if call is not None and op.op_type != "IpuCopy" and self._is_written_again(op, call):
             return
-        key = chip, _signature(op, phases)
+        key = chip, self._kind(op), phases  # equal for ops that do the same with other data
         numbers = enumerate(phases)
         weights = frozenset(number for number, phase in numbers if _moves_weights(op, phase))
         tiles = max((plan.splits.tiles for plan in plans), default=0)
@@ -74,12 +76,19 @@ class CodeUses:
 
     def _is_written_again(self, op: Op, call: StageCall) -> bool:
         """True if another cycle has had as many such ops of its stage already."""
-        alike = call.stage, op.settings.origin, _kind(op)
+        alike = call.stage, op.settings.origin, self._kind(op)
         self._in_cycle[alike, call.cycle] += 1
         if self._in_cycle[alike, call.cycle] <= self._of_stage[alike]:
             return True
         self._of_stage[alike] += 1
         return False
+
+    def _kind(self, op: Op) -> object:
+        if op not in self._kinds:
+            types = tuple(tensor.type for tensor in (*op.present_inputs, *op.outputs))
+            attributes = str(sorted(op.attributes.items(), key=lambda item: item[0]))
+            self._kinds[op] = op.op_type, types, attributes
+        return self._kinds[op]
 
 
 def _tiles_of(op: Op, machine: Machine, layouts: Mapping[Tensor, Layout]) -> int:
@@ -103,13 +112,3 @@ def _moves_weights(op: Op, phase: Phase) -> bool:
 
 def _lasts(tensor: Tensor) -> bool:
     return tensor.kind.outlasts_runs and tensor.type.rank > 0
-
-
-def _signature(op: Op, phases: tuple[Phase, ...]) -> object:
-    """Equal for ops that take the same steps with other data."""
-    return _kind(op), phases
-
-
-def _kind(op: Op) -> object:
-    types = tuple(str(tensor.type) for tensor in (*op.present_inputs, *op.outputs))
-    return op.op_type, types, str(sorted(op.attributes.items(), key=lambda item: item[0]))

@@ -24,10 +24,10 @@ from popc.cost.planner import (
     GatherProblem,
     OperandLayout,
     Plan,
-    VertexKind,
     matmul_problem,
     plan_gather,
     plan_scatter,
+    vertex_of,
 )
 from popc.cost.quarters import multiplies_quarters
 from popc.ir import Op, Tensor, TensorType
@@ -48,6 +48,7 @@ class Work:
     layouts: Table[Tensor, Layout]
     phases: list[Phase] = field(default_factory=list[Phase])
     plans: list[Plan] = field(default_factory=list[Plan])
+    problems: list[ConvProblem] = field(default_factory=list[ConvProblem])  # of the plans
     steps: str = ""  # of a chain of elementwise ops, in words
     layout: Layout | None = None  # of the results, if it is not that of operand 0
     held: int = 0  # temporary bytes on the busiest tile beside those of the phases
@@ -331,11 +332,12 @@ class Work:
 
     def convolve(self, problem: ConvProblem) -> Plan:
         """Plan a convolution and add its phases."""
-        plan = self.machine.planner.plan(problem, self.proportion)
+        plan = self.machine.known.planner.plan(problem, self.proportion)
         self.plans.append(plan)
+        self.problems.append(problem)
         self.planned_bytes = max(self.planned_bytes, plan.temporary_bytes)
         for part in plan.parts:
-            vertex = _VERTICES.get(part.name, "") or _vertex(problem, plan)
+            vertex = vertex_of(part, problem, plan)
             counts = (part.compute, part.exchange, part.exchanges, part.launches)
             self.phases.append(
                 Phase(part.name, *counts, vertex, part.sources, plan.temporary_bytes)
@@ -381,19 +383,3 @@ class Work:
     def _shape(self, size: int, dtype: DType | None) -> tuple[int, DType]:
         type_ = self.result()
         return (type_.size if size < 0 else size), dtype or type_.dtype
-
-
-def _vertex(problem: ConvProblem, plan: Plan) -> str:
-    """The name of the vertex of ``plan``: AMP has one for a single kernel position."""
-    kind = plan.method.kind
-    single = problem.positions in {1, plan.expanded}
-    return f"Conv {kind}" if single or kind is not VertexKind.AMP else f"Conv {kind} nx1"
-
-
-_VERTICES = {
-    "slice": "DynamicSlice",
-    "transform": "Copy",
-    "reduce": "ReduceAdd",
-    "cast": "Cast",
-    "update": "DynamicSlice",
-}

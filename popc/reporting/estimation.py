@@ -96,6 +96,8 @@ def costs_of(planned: Planned, on: Options | None = None) -> CostReport:
     Raises:
         OptionError: see `target_of`.
     """
+    if on is None and planned.costs is not None:
+        return planned.costs
     from popc.cost import estimate_costs
 
     target, settings = target_of(on or planned.options), settings_of(planned.options)

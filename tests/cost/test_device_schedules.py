@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from benchmarks.random_orders import make_model
 from popc.compiler import Planned
-from popc.devices import lowest_on_device
+from popc.devices import costs_on_device, lowest_on_device
 from popc.memory import MemoryPlan, plan_memory
 from popc.reporting.estimation import costs_of
 from popc.schedule import Schedule, build_schedule
@@ -42,8 +43,17 @@ def test_a_schedule_that_needs_more_is_replaced() -> None:
         planned.append(schedule)
         return plan_memory(graph, schedule)
 
-    better, plan_of_better = lowest_on_device(graph, worse, options, plan)
+    better, plan_of_better, costs = lowest_on_device(graph, worse, options, plan)
     assert better.orders != worse.orders
     assert plan_of_better == plan_memory(graph, better)
     assert [schedule for schedule in planned if schedule is better] == [better]
+    assert costs == costs_on_device(graph, better, plan_of_better, options)
     assert lowest_on_device(graph, better, options, plan)[0] is better
+
+
+@pytest.mark.parametrize("family", ["layered", "scattered"])
+def test_costs_that_decided_are_those_of_the_program(family: str) -> None:
+    program = _planned(family, tiles_per_ipu=4, available_memory_proportion=0.1)
+    assert program.costs is not None
+    assert costs_of(program) is program.costs
+    assert costs_of(replace(program, costs=None)) == program.costs

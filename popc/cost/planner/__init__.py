@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from popc.cost.planner.gather import GatherPlan, GatherProblem, plan_gather, plan_scatter
-from popc.cost.planner.methods import VertexKind
-from popc.cost.planner.plan import Plan, PlanStep
+from popc.cost.planner.plan import Plan, PlanStep, vertex_of
 from popc.cost.planner.problem import (
     PLACED,
     ROWS,
@@ -26,8 +25,8 @@ __all__ = [
     "Plan",
     "PlanStep",
     "Planner",
-    "VertexKind",
     "matmul_problem",
     "plan_gather",
     "plan_scatter",
+    "vertex_of",
 ]

@@ -13,9 +13,10 @@ from popc.cost.formulas.numbers import BYTES, VECTOR, Count, ceil_div
 from popc.cost.planner.candidates import Candidates
 from popc.cost.planner.methods import Method, VertexKind
 from popc.cost.planner.problem import ConvProblem
-from popc.cost.planner.steps import CandidateStep, Shares
+from popc.cost.planner.steps import CandidateStep, Shares, taken
 from popc.cost.planner.transform import copies_inputs, copies_weights, transform
 from popc.target import Conv, Target
+from popc_runtime.format import Array
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Costs", "evaluate", "shares_of"]
@@ -69,6 +70,11 @@ class Costs:
     temporary: Count
     shares: Shares
     outputs: Count
+
+    def taken(self, indices: Array) -> Costs:
+        """The costs of some candidates only."""
+        steps = tuple(taken(step, indices) for step in self.steps)
+        return replace(taken(self, indices), steps=steps, shares=taken(self.shares, indices))
 
 
 def evaluate(problem: ConvProblem, method: Method, splits: Candidates, target: Target) -> Costs:

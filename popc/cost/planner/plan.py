@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from popc.cost.planner.methods import Method
+from popc.cost.planner.methods import Method, VertexKind
+from popc.cost.planner.problem import ConvProblem
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["Plan", "PlanStep", "Splits"]
+__all__ = ["Plan", "PlanStep", "Splits", "vertex_of"]
 
 
 @frozen
@@ -93,3 +94,20 @@ class Plan:
             f" expanded {self.expanded}" if self.expanded > 1 else ""
         )
         return f"{self.method}: {self.splits}{extra}"
+
+
+def vertex_of(part: PlanStep, problem: ConvProblem, plan: Plan) -> str:
+    """The name of the vertex of a step; AMP has one for a single kernel position."""
+    kind = plan.method.kind
+    single = problem.positions in {1, plan.expanded}
+    own = f"Conv {kind}" if single or kind is not VertexKind.AMP else f"Conv {kind} nx1"
+    return _VERTICES.get(part.name, own)
+
+
+_VERTICES = {
+    "slice": "DynamicSlice",
+    "transform": "Copy",
+    "reduce": "ReduceAdd",
+    "cast": "Cast",
+    "update": "DynamicSlice",
+}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -11,8 +13,9 @@ from popc.cost.planner.evaluate import Costs, evaluate
 from popc.cost.planner.methods import Method, methods_for
 from popc.cost.planner.plan import Plan, PlanStep, Splits
 from popc.cost.planner.problem import ConvProblem
-from popc.cost.planner.steps import CandidateStep
+from popc.cost.planner.steps import CandidateStep, taken
 from popc.target import Target
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["Planner"]
 
@@ -22,11 +25,12 @@ _FEW_CHANNELS = 16
 
 
 class Planner:
-    """Plans for one target; a problem that has been seen is not planned again."""
+    """Plans for one target; what has been seen is not planned again."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._plans: dict[tuple[ConvProblem, float], Plan] = {}
+        self._fronts: dict[tuple[ConvProblem, tuple[int, int]], tuple[_Front, ...]] = {}
 
     def plan(self, problem: ConvProblem, proportion: float) -> Plan:
         """The plan with the fewest cycles within ``proportion`` of a tile's memory.
@@ -36,39 +40,87 @@ class Planner:
         """
         key = problem, proportion
         if key not in self._plans:
-            self._plans[key] = _search(problem.nowhere_empty(), proportion, self._target)
+            self._plans[key] = self._search(problem.nowhere_empty(), proportion).plan()
         return self._plans[key]
 
-    @property
-    def count(self) -> int:
-        """Different problems planned so far."""
-        return len({problem for problem, _ in self._plans})
+    def _search(self, problem: ConvProblem, proportion: float) -> _Trial:
+        memory = self._target.tile.memory_bytes
+        bound = proportion * memory
+        found: list[_Trial] = []
+        for serial in _SERIAL:
+            found += [front.best(bound) for front in self._fronts_of(problem, serial)]
+            if any(trial.fits for trial in found):
+                break
+        if proportion == 0:
+            return min(found, key=lambda trial: (trial.temporary, trial.cycles))
+        limit = bound
+        while limit < 4 * memory:
+            fitting = [trial for trial in found if trial.temporary <= limit]
+            if fitting:
+                return min(fitting, key=lambda trial: trial[:2])
+            limit *= 2
+        return min(found, key=lambda trial: trial[:2])
+
+    def _fronts_of(self, problem: ConvProblem, serial: tuple[int, int]) -> tuple[_Front, ...]:
+        key = problem, serial
+        if key not in self._fronts:
+            self._fronts[key] = tuple(_find_fronts(problem, serial, self._target))
+        return self._fronts[key]
 
 
-def _search(problem: ConvProblem, proportion: float, target: Target) -> Plan:
-    memory = target.tile.memory_bytes
-    bound = proportion * memory
-    found: list[tuple[int, int, Plan]] = []
-    for serial in _SERIAL:
-        found += _best_of_each(problem, serial, bound, target)
-        if any(plan.fits for _, _, plan in found):
-            break
-    if proportion == 0:
-        return min(found, key=lambda candidate: (candidate[1], candidate[0]))[2]
-    limit = bound
-    while limit < 4 * memory:
-        fitting = [candidate for candidate in found if candidate[1] <= limit]
-        if fitting:
-            return min(fitting, key=lambda trial: trial[:2])[2]
-        limit *= 2
-    return min(found, key=lambda candidate: candidate[:2])[2]
+class _Trial(NamedTuple):
+    """A candidate of a front that may be the one, and whether it keeps within the bound."""
+
+    cycles: int
+    temporary: int
+    front: _Front
+    number: int
+    fits: bool
+
+    def plan(self) -> Plan:
+        """The candidate in full."""
+        front, index = self.front, self.number
+        return _plan(front.problem, front.method, front.splits, front.costs, index, fits=self.fits)
 
 
-def _best_of_each(
-    problem: ConvProblem, serial: tuple[int, int], bound: float, target: Target
-) -> list[tuple[int, int, Plan]]:
-    """(cycles, bytes, plan) for each form of the problem and each method that does it."""
-    found: list[tuple[int, int, Plan]] = []
+@frozen
+class _Front:
+    """The candidates for a form of a problem by one method that no smaller one is faster than.
+
+    Attributes:
+        problem, method, splits, costs: Of these alone, the smallest first.
+        temporary: Bytes of each.
+        cycles: Of each; they fall.
+    """
+
+    problem: ConvProblem
+    method: Method
+    splits: Candidates
+    costs: Costs
+    temporary: list[int]
+    cycles: list[int]
+
+    @classmethod
+    def of(cls, problem: ConvProblem, method: Method, splits: Candidates, costs: Costs) -> Self:
+        """The front of all candidates; of those that are equal, the first one counts."""
+        cycles = np.broadcast_to(costs.cycles, np.shape(costs.temporary))
+        rank = np.empty(len(cycles), np.int64)
+        rank[np.argsort(cycles, kind="stable")] = np.arange(len(cycles))
+        order = np.argsort(costs.temporary, kind="stable")
+        front = order[rank[order] == np.minimum.accumulate(rank[order])]
+        splits, costs = taken(splits, front), costs.taken(front)
+        temporary: list[int] = np.asarray(costs.temporary).tolist()
+        return cls(problem, method, splits, costs, temporary, cycles[front].tolist())
+
+    def best(self, bound: float) -> _Trial:
+        """The fastest candidate within ``bound``, or the smallest one."""
+        place = bisect_right(self.temporary, bound) - 1
+        index = max(place, 0)
+        return _Trial(self.cycles[index], self.temporary[index], self, index, place >= 0)
+
+
+def _find_fronts(problem: ConvProblem, serial: tuple[int, int], target: Target) -> Iterator[_Front]:
+    """For each form of the problem and each method that does it."""
     for form in _forms(problem):
         for method in methods_for(form, target.conv):
             if serial[0] > -(-form.in_channels // method.in_group):
@@ -76,9 +128,7 @@ def _best_of_each(
             if serial[1] > -(-form.out_channels // method.out_group):
                 continue
             splits = candidates_for(form, method, target.compute_tiles, serial)
-            costs = evaluate(form, method, splits, target)
-            found.append(_pick(form, method, splits, costs, bound))
-    return found
+            yield _Front.of(form, method, splits, evaluate(form, method, splits, target))
 
 
 def _forms(problem: ConvProblem) -> Iterator[ConvProblem]:
@@ -100,15 +150,16 @@ def _is_weight_update(problem: ConvProblem) -> bool:
     return problem.positions > problem.field[0] * problem.field[1]
 
 
-def _pick(
-    problem: ConvProblem, method: Method, splits: Candidates, costs: Costs, bound: float
-) -> tuple[int, int, Plan]:
-    """The fastest candidate within ``bound``, or the smallest one."""
-    fitting = costs.temporary <= bound
-    if fitting.any():
-        index = int(np.argmin(np.where(fitting, costs.cycles, np.iinfo(np.int64).max)))
-    else:
-        index = int(np.argmin(costs.temporary))
+def _plan(
+    problem: ConvProblem,
+    method: Method,
+    splits: Candidates,
+    costs: Costs,
+    index: int,
+    *,
+    fits: bool,
+) -> Plan:
+    """One candidate as a plan."""
     parts = tuple(filter(None, (_part(step, index) for step in costs.steps)))
     chosen = Splits(
         _at(splits.groups, index),
@@ -121,19 +172,17 @@ def _pick(
         splits.serial_in,
         splits.serial_out,
     )
-    temporary = _at(costs.temporary, index)
-    plan = Plan(
+    return Plan(
         method,
         chosen,
         parts,
-        temporary,
-        bool(fitting[index]),
+        _at(costs.temporary, index),
+        fits,
         _at(costs.outputs, index) * splits.serial_out,
         _channels(problem, method, costs, index),
         problem.swapped,
         problem.expanded,
     )
-    return _at(costs.cycles, index), temporary, plan
 
 
 def _channels(problem: ConvProblem, method: Method, costs: Costs, index: int) -> int:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
 from popc.cost.formulas.numbers import Count
+from popc_runtime.format import Array
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["CandidateStep", "Shares"]
+__all__ = ["CandidateStep", "Shares", "taken"]
+
+_Record = TypeVar("_Record")
 
 
 @frozen
@@ -43,3 +51,14 @@ class CandidateStep:
     launches: Count = 0
     sources: Count = 0
     expected: Count | None = None
+
+
+def taken(record: _Record, indices: Array) -> _Record:
+    """A record of arrays over candidates, for some of these only; what is no array stays."""
+    values = ((field.name, getattr(record, field.name)) for field in fields(record))  # type: ignore[arg-type]
+    arrays: dict[str, Any] = {
+        name: value[indices]
+        for name, value in values
+        if isinstance(value, np.ndarray) and value.ndim
+    }
+    return replace(record, **arrays)  # type: ignore[type-var]

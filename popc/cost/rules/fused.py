@@ -26,7 +26,7 @@ def _fused(work: Work) -> None:
     bring_together(work)
     values = list(work.op.present_inputs)
     layout = work.layout_of(values[0])
-    layouts = dict(work.layouts)
+    layouts = {tensor: work.layout_of(tensor) for tensor in values}
     steps = steps_of(work.op.attributes, len(values))
     work.steps = ", ".join(step.opcode for step in steps)
     for step in steps:
