@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from benchmarks.plain_shift import find_optimum, shift_plainly
 from benchmarks.random_orders import FAMILIES, UNIT, make_problem
@@ -18,15 +18,19 @@ __all__ = ["measure_families"]
 _SMALL, _SEEDS = 16, range(20)
 
 
-def measure_families(*, quick: bool) -> Iterator[Mapping[str, str]]:
+def measure_families(
+    only: Collection[str] | None, sizes: Iterable[int]
+) -> Iterator[Mapping[str, str]]:
     """A row for each family and size; peaks and sums in allocation units.
 
     Optima are known of small graphs: figures of twenty of these are added up.
     """
     for family in FAMILIES:
+        if only is not None and family not in only:
+            continue
         small = [make_problem(family, _SMALL, seed) for seed in _SEEDS]
         yield {"graph": f"{len(small)} x {family} {_SMALL}", **_row(small, is_small=True)}
-        for size in (500,) if quick else (500, 1000, 2000):
+        for size in sizes:
             row = _row([make_problem(family, size, 0)], is_small=False)
             yield {"graph": f"{family} {size}", **row}
 

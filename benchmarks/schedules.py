@@ -1,10 +1,11 @@
 """Compare the schedules of every algorithm on the sample graphs.
 
-    python -m benchmarks.schedules [--quick] [--only NAME]... [--families]
+    python -m benchmarks.schedules [--quick] [--only NAME]... [--families [--sizes 500,2000]]
 
 The columns of the algorithms say how much higher the peak of live memory is, or the sum over all
 steps with --total, than that of the schedule which is chosen by default.  With --families, the
-graphs are random ones, and Kahn's orders, a plain shift search's and the best ones stand beside.
+graphs are random ones, and Kahn's orders, a plain shift search's and the best ones stand beside:
+a line for each graph as soon as it is known, which takes minutes for large ones.
 """
 
 from __future__ import annotations
@@ -125,9 +126,12 @@ def main() -> None:
     parser.add_argument("--total", action="store_true", help="compare sums instead of peaks")
     parser.add_argument("--only", action="append", metavar="NAME", help="may be given again")
     parser.add_argument("--families", action="store_true", help="take random graphs")
+    parser.add_argument("--sizes", metavar="N,...", help="of the random graphs")
     arguments = parser.parse_args()
     if arguments.families:
-        _print(list(measure_families(quick=arguments.quick)))
+        sizes = arguments.sizes or ("500" if arguments.quick else "500,1000,2000")
+        for row in measure_families(arguments.only, [int(size) for size in sizes.split(",")]):
+            print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
         return
     rows = [
         _row(subject.name, subject.graph(), total=arguments.total)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
 from typing import Final, TypeAlias
@@ -41,16 +41,16 @@ class TensorType:
 
     dtype: DType
     shape: Shape
+    # Bytes of a C-contiguous tensor of this type.
+    nbytes: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nbytes", prod(self.shape) * self.dtype.itemsize)
 
     @property
     def size(self) -> int:
         """Number of elements."""
         return prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a C-contiguous tensor of this type."""
-        return prod(self.shape) * self.dtype.itemsize
 
     @property
     def rank(self) -> int:

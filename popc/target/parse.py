@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,7 +62,13 @@ def find_target(name: str) -> Target:
 
 @cache
 def _preset(name: str) -> Target:
-    return parse_target(tomllib.loads(preset_text(name)), name)
+    return parse_target(_loads(preset_text(name)), name)
+
+
+def _loads(text: str) -> Mapping[str, Any]:
+    import tomllib  # what compiles for no target in particular does not need it
+
+    return tomllib.loads(text)
 
 
 def target_file(name: str) -> str | None:
@@ -75,10 +79,14 @@ def target_file(name: str) -> str | None:
 
 def preset_text(name: str) -> str:
     """The file of a preset: a good start for a target of one's own."""
+    from importlib.resources import files
+
     return files("popc.target").joinpath("data", f"{name}.toml").read_text(encoding="utf-8")
 
 
 def _read(path: Path) -> Mapping[str, Any]:
+    import tomllib
+
     try:
         with open_regular(path) as stream:
             return tomllib.load(stream)
@@ -107,7 +115,7 @@ def parse_target(data: Mapping[str, Any], where: str) -> Target:
     Raises:
         OptionError: lists every problem.
     """
-    start = tomllib.loads(preset_text(data["based_on"])) if _based(data) else {}
+    start = _loads(preset_text(data["based_on"])) if _based(data) else {}
     merged = _merge(start, data)
     problems = list(_problems(merged))
     if "based_on" in data and not _based(data):
