@@ -77,6 +77,7 @@ def settings_of(options: Options) -> CostSettings:
         merge_exchange_bytes=options.merge_exchange_bytes,
         merge_copies_bytes=options.merge_ipu_copies_bytes,
         copying_strategy=options.subgraph_copying_strategy,
+        outlines=options.enable_outlining,
     )
 
 

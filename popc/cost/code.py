@@ -12,6 +12,7 @@ from popc.cost.chips import takes_part
 from popc.cost.codesize import BASE, CodeUse, code_bytes, host_bytes, kinds_of, sizes_of
 from popc.cost.mapping import linear_mapping
 from popc.cost.report import CODE_CATEGORIES
+from popc.cost.uses import Occurrences
 from popc.ir import Graph, Op
 from popc.target import Target
 from popc_runtime.format import Array
@@ -25,9 +26,12 @@ _HOST: Final = frozenset({"HostLoad", "HostStore"})
 
 
 def measure_code(
-    graph: Graph, uses: Sequence[CodeUse], target: Target, chip: int = 0
+    graph: Graph, uses: Sequence[CodeUse], target: Target, chip: int = 0, *, shares: bool = False
 ) -> dict[str, Array]:
-    """Bytes of every tile of a chip, by category; ``uses`` are those of its ops."""
+    """Bytes of every tile of a chip, by category; ``uses`` are those of its ops.
+
+    ``shares``: equal transfers with streaming memory share their code.
+    """
     totals: dict[str, Array] = {
         name: np.full(target.tiles_per_ipu, BASE.get(name, 0), np.int64) for name in CODE_CATEGORIES
     }
@@ -45,7 +49,7 @@ def measure_code(
                 kinds[kind][span] = True
     for kind, used in kinds.items():
         totals["vertex_code"] += code_bytes(kind) * used
-    _add_transfers(graph, target, chip, totals)
+    _add_transfers(graph, target, chip, totals, shares=shares)
     return totals
 
 
@@ -74,16 +78,33 @@ class _Place:
         self.next = end % self.count
 
 
-def _add_transfers(graph: Graph, target: Target, chip: int, totals: dict[str, Array]) -> None:
-    """Code and headers of what goes beyond the chip, or comes from there."""
+def _add_transfers(
+    graph: Graph, target: Target, chip: int, totals: dict[str, Array], *, shares: bool
+) -> None:
+    """Code and headers of what goes beyond the chip, or comes from there.
+
+    Tensors of streaming memory that are alike are rows of one buffer.  A function takes the number
+    of the row as an argument, so that outlined updates have the code of their transfers once.
+    """
     found: dict[str, list[int]] = defaultdict(list)
+    rows = Occurrences()
     for nested in graph.walk():
         for op in nested.ops:
             name = _kind_of_transfer(op)
-            if name and takes_part(op, chip, target.num_ipus):
-                found[name].append(_bytes_of(op, target))
+            if not name or not takes_part(op, chip, target.num_ipus):
+                continue
+            if shares and name == "gateway" and not rows.is_first(*_row(op)):
+                continue
+            found[name].append(_bytes_of(op, target))
     for name, sizes in found.items():
         totals[name] += host_bytes(sizes, target)
+
+
+def _row(transfer: Op) -> tuple[object, object]:
+    """Equal for transfers from and to one buffer; and the update that the transfer belongs to."""
+    settings = transfer.settings
+    types = tuple(str(tensor.type) for tensor in (*transfer.present_inputs, *transfer.outputs))
+    return (transfer.op_type, types, settings.tile_set, settings.part), settings.origin
 
 
 def _kind_of_transfer(op: Op) -> str:

@@ -121,7 +121,11 @@ def _once(
     costs = list(estimator.run(graph, 1))
     phases, uses, target = estimator.phases, estimator.uses, machine.target
     chips = range(target.num_ipus)
-    walks = (MemoryWalk(graph, schedule, places, phases, uses.of(n), target, n) for n in chips)
+    shares = machine.settings.outlines
+    walks = (
+        MemoryWalk(graph, schedule, places, phases, uses.of(n), target, n, shares=shares)
+        for n in chips
+    )
     return _Found(estimator, costs, tuple(walks))
 
 
@@ -160,7 +164,7 @@ class _Estimator:
             tensor: WEIGHTS for op in schedule.load for tensor in op.outputs
         }
         self._chips = machine.target.num_ipus
-        self.uses = CodeUses(machine.known.kinds)
+        self.uses = CodeUses(machine.known.kinds, outlines=machine.settings.outlines)
         self.planned_bytes: dict[Op, int] = {}  # temporary ones, of plans
         self._stage: StageCall | None = None  # of the pipeline, if one is looked into
         self._meetings = 0  # of chips, so far

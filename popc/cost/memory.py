@@ -78,6 +78,8 @@ class MemoryWalk:
         uses: Sequence[CodeUse],
         target: Target,
         chip: int = 0,
+        *,
+        shares: bool = False,
     ) -> None:
         """Walk ``graph`` for one of the chips that run it.
 
@@ -89,13 +91,14 @@ class MemoryWalk:
             uses: Steps of every op of this chip, which need code on the tiles that take part.
             target: What kind of chips they are, and how many.
             chip: The number of this one.
+            shares: Whether equal transfers of several weights share their code.
         """
         self.over: dict[Op, int] = {}
         self._target = target
         self._places = places
         self._tiles = Tiles(graph, schedule, places, target, chip)
         self._phases = phases
-        self._code = measure_code(graph, uses, target, chip)
+        self._code = measure_code(graph, uses, target, chip, shares=shares)
         self._base: Array = self._tiles.always + total(self._code)
         self._base += target.tile.stack_bytes + self._tiles.gaps
         self._live: Array = np.zeros(self._tiles.count, np.int64)

@@ -26,6 +26,7 @@ class CostSettings:
         merge_exchange_bytes: How many bytes transfers that share syncs have; 0: any number.
         merge_copies_bytes: How many bytes copies between chips that share a sync have; 0: none do.
         copying_strategy: When calls copy operands and results: see `popc.cost.calls`.
+        outlines: Whether equal updates of weights share their code, transfers included.
     """
 
     proportion: float = 0.6
@@ -38,6 +39,7 @@ class CostSettings:
     merge_exchange_bytes: int = 0
     merge_copies_bytes: int = 0
     copying_strategy: CopyingStrategy = CopyingStrategy.ON_ENTER_AND_EXIT
+    outlines: bool = False
 
     def proportion_of(self, settings: OpSettings, op_type: str, chip: int) -> float:
         """The proportion for an op with these settings, of that type, on that chip."""

@@ -11,10 +11,10 @@ from popc.cost.machine import Machine
 from popc.cost.mapping import Layout, layout_of, linear_mapping
 from popc.cost.phases import Phase
 from popc.cost.planner import Plan
-from popc.ir import Op, Tensor
+from popc.ir import Op, StepPart, Tensor
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["CodeUses", "StageCall"]
+__all__ = ["CodeUses", "Occurrences", "StageCall"]
 
 # Exchanges that bring weights to vertices, where an op reads any.
 _MOVING_WEIGHTS: Final = frozenset({"convolve", "gather", "scale and bias", "slice"})
@@ -33,17 +33,33 @@ class StageCall:
     stage: int | None
 
 
+class Occurrences:
+    """The numbers of times that things occur in each of the places that share one text."""
+
+    def __init__(self) -> None:
+        self._in_place: Counter[object] = Counter()
+        self._most: Counter[object] = Counter()
+
+    def is_first(self, what: object, place: object) -> bool:
+        """Count ``what`` in ``place``; whether no other place has had as many."""
+        self._in_place[what, place] += 1
+        if self._in_place[what, place] <= self._most[what]:
+            return False
+        self._most[what] += 1
+        return True
+
+
 class CodeUses:
     """Steps of the ops of each chip."""
 
-    def __init__(self, kinds: dict[Op, object]) -> None:
+    def __init__(self, kinds: dict[Op, object], *, outlines: bool = False) -> None:
         """With the kinds of ops that are known; others are added."""
         self._kinds = kinds
+        self._outlines = outlines
         self._seen: set[tuple[int, object, tuple[Phase, ...]]] = set()
         self._uses: dict[int, list[CodeUse]] = {}
-        # Of ops that are alike in a stage of a pipeline: how many a cycle has, and any has at most.
-        self._in_cycle: Counter[object] = Counter()
-        self._of_stage: Counter[object] = Counter()
+        # Of ops that are alike in a function: how many a call of it has, and any has at most.
+        self._calls = Occurrences()
 
     def of(self, chip: int) -> Sequence[CodeUse]:
         """The steps of every op that ``chip`` runs."""
@@ -63,8 +79,9 @@ class CodeUses:
 
         What a stage of a pipeline computes is a function, graphs that it calls included.  Each
         cycle has a ``call`` of it: those that fill and flush the pipeline, and those of the loop.
+        If outlining is asked for, so are the updates of weights that are alike.
         """
-        if call is not None and op.op_type != "IpuCopy" and self._is_written_again(op, call):
+        if self._is_written_again(op, chip, call):
             return
         key = chip, self._kind(op), phases  # equal for ops that do the same with other data
         numbers = enumerate(phases)
@@ -74,14 +91,14 @@ class CodeUses:
         self._uses.setdefault(chip, []).append(CodeUse(phases, tiles, key in self._seen, weights))
         self._seen.add(key)
 
-    def _is_written_again(self, op: Op, call: StageCall) -> bool:
-        """True if another cycle has had as many such ops of its stage already."""
-        alike = call.stage, op.settings.origin, self._kind(op)
-        self._in_cycle[alike, call.cycle] += 1
-        if self._in_cycle[alike, call.cycle] <= self._of_stage[alike]:
-            return True
-        self._of_stage[alike] += 1
-        return False
+    def _is_written_again(self, op: Op, chip: int, call: StageCall | None) -> bool:
+        """True if another call of the function that ``op`` is in has had as many such ops."""
+        if call is not None:
+            alike = call.stage, op.settings.origin, self._kind(op)
+            return op.op_type != "IpuCopy" and not self._calls.is_first(alike, call.cycle)
+        if not self._outlines or op.settings.part is not StepPart.UPDATE:
+            return False
+        return not self._calls.is_first((chip, self._kind(op)), op.settings.origin)
 
     def _kind(self, op: Op) -> object:
         if op not in self._kinds:

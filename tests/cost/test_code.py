@@ -199,3 +199,22 @@ def test_stages_of_a_pipeline_have_code_once() -> None:
         for name in ("vertex_state", "exchange_code"):
             own, more = (getattr(chip.average, name) for chip in (one, other))
             assert own <= more <= 1.15 * own + 50, name
+
+
+def _updates(count: int, *, outlined: bool) -> MemoryReport:
+    options = {
+        "optimizer_state_tensor_location": {"storage": "off_chip", "min_elements_for_off_chip": 0},
+        "enable_outlining": outlined,
+    }
+    loss = {"type": "l1", "input": f"x{count}"}
+    lamb = {"type": "lamb", "learning_rate": 0.01}
+    return popc.estimate(_layers(count), options=options, loss=loss, optimizer=lamb).memory[0]
+
+
+def test_outlined_updates_of_equal_weights_have_code_once() -> None:
+    """Their state is in rows of one buffer, and the row an argument of the function."""
+    few, many = (_updates(count, outlined=True) for count in (6, 12))
+    plain = _updates(12, outlined=False)
+    assert 0 < few.busiest.gateway == many.busiest.gateway < plain.busiest.gateway / 10
+    assert many.average.vertex_state < 0.6 * plain.average.vertex_state
+    assert many.average.control_code < 0.7 * plain.average.control_code
