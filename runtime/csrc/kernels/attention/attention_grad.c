@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "../matmul/gemm.h"
-#include "heads.h"
+#include "../norm/row_sums.h"
 #include "../support/math.h"
+#include "heads.h"
 
 // Scores of the rows that are done at once, half of the second cache of Zen 3 (256 KiB); however long
 // rows are, there are enough of them for the products with packed operands to be fast.
@@ -119,27 +120,29 @@ static void multiply(
 
 // The softmax of one row of scaled scores with their bias; rows that see no key are zero.
 static void weigh(float *x, int64_t n, float scale, const float *bias, int64_t step) {
-    float peak = -INFINITY, total = 0;
     if (bias) {
         for (int64_t i = 0; i < n; i++) x[i] = x[i] * scale + bias[i * step];
     } else {
         for (int64_t i = 0; i < n; i++) x[i] *= scale;
     }
-    for (int64_t i = 0; i < n; i++) peak = x[i] > peak || x[i] != x[i] ? x[i] : peak;
+    const float peak = largest(x, n);
     if (peak == -INFINITY) {
         memset(x, 0, (size_t)n * sizeof(float));
         return;
     }
     for (int64_t i = 0; i < n; i++) x[i] = fast_exp(x[i] - peak);
-    for (int64_t i = 0; i < n; i++) total += x[i];
-    const float factor = 1.0f / total;
+    const float factor = 1.0f / sum(x, n);
     for (int64_t i = 0; i < n; i++) x[i] *= factor;
 }
 
 static float dot(const float *a, int64_t a_step, const float *b, int64_t b_step, int64_t n) {
+    Floats totals = {0};
     float total = 0;
-    for (int64_t i = 0; i < n; i++) total += a[i * a_step] * b[i * b_step];
-    return total;
+    int64_t i = 0;
+    for (; a_step == 1 && b_step == 1 && i + LANES <= n; i += LANES)
+        totals += load(a + i) * load(b + i);
+    for (; i < n; i++) total += a[i * a_step] * b[i * b_step];
+    return sum_of(totals) + total;
 }
 
 // Rows first .. first + rows - 1 of a query head.
@@ -168,13 +171,13 @@ static void some_rows(
         add);
     multiply(state, own, given, turned(v), ds, rows, keys, width, false);
     for (int64_t i = 0; i < rows; i++) {
-        const float sum =
+        const float shared =
             dot(given.data + i * given.row, given.column, result.data + i * result.row,
                 result.column, width);
         const float *weights = p.data + i * keys;
         float *slopes = ds.data + i * keys;
         for (int64_t j = 0; j < keys; j++)
-            slopes[j] = weights[j] * (slopes[j] - sum) * state->scale;
+            slopes[j] = weights[j] * (slopes[j] - shared) * state->scale;
     }
     multiply(
         state, own, ds, k, matrix_of(&state->dq, image, head, first), rows, depth, keys, false);
