@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -16,10 +17,12 @@ from popc_runtime.errors import PopcError
 from popc_runtime.format import Array, DType, Packing
 from popc_runtime.kernels import RandomState
 from popc_runtime.kernels.parts.fused_steps import FusedStep, written
+from popc_runtime.kernels.parts.lstm_steps import LstmSteps, lstm_steps
 from popc_runtime.native import Library, Record
 from popc_runtime.native import encode as encode_views
 from popc_runtime.native.forms import double_product_record
 from popc_runtime.native.record import MAX_RANK, tensor_words
+from popc_runtime.native.translation import translate
 from popc_runtime.native.views import as_view
 from tests.native.bindings import bound, encode, viewed
 from tests.native.harvest import problems
@@ -158,6 +161,19 @@ def _found(library: Library) -> Iterator[tuple[Record, object]]:
         yield from _parts(encode(opcode, binding, library.numbers), binding)
     doubles = [as_view(np.ones(shape)) for shape in ((2, 3, 4), (4, 5), (2, 3, 5))]
     yield double_product_record(*doubles), doubles
+    steps = LstmSteps(
+        r=_floats(1, 80, 20),
+        gates=_floats(5, 1, 3, 2, 20),
+        cells=_floats(1, 4, 2, 20),
+        given=_floats(3, 1, 2, 20),
+        rows=_floats(1, 6, 80),
+        dh=_floats(1, 2, 20),
+        dc=_floats(1, 2, 20),
+        backward=(True,),
+    )
+    back = translate(partial(lstm_steps, (), steps), {"LstmSlopes_f32"})
+    assert back is not None
+    yield back, steps
     numbers = as_view(_floats(5, 9))
     state = RandomState(0)
     source = as_view(state.rounding_source).address

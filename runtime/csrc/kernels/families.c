@@ -49,6 +49,7 @@
     _(QUANTIZED_MAPS)      \
     _(RANDOM_NUMBERS)      \
     _(RECURRENT)           \
+    _(RECURRENT_SLOPES)    \
     _(REDUCTIONS)          \
     _(REGIONS)             \
     _(RESAMPLINGS)         \

@@ -15,6 +15,7 @@ import numpy as np
 
 from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.core.binding import Call
+from popc_runtime.kernels.parts.lstm_steps import LstmSteps, lstm_steps
 from popc_runtime.native.contiguous import fill_record, move_record, tensors
 from popc_runtime.native.forms import double_product_record, map_record, product_record
 from popc_runtime.native.maps import copy_of, map_for
@@ -90,6 +91,8 @@ def translate(call: Call, known: Container[str]) -> Record | None:
         record = _product(call)
     elif call.func in _UFUNCS:
         record = _map(call, known)
+    elif call.func is lstm_steps:
+        record = _lstm(call.args[1])
     elif call.func is np.sum:
         record = _reduced(call, "ReduceSum")
     else:
@@ -259,6 +262,17 @@ def _product(call: partial[Any]) -> Record | None:
     if out.dtype == np.float64:
         return double_product_record(*operands)
     return product_record(*operands) if out.dtype == np.float32 and rows else None
+
+
+def _lstm(steps: LstmSteps) -> Record | None:
+    """All steps of an LSTM back through time."""
+    arrays = (steps.r, steps.gates, steps.cells, steps.given, steps.rows, steps.dh, steps.dc)
+    views = [None if array is None else as_view(array) for array in arrays]
+    if any(view is not None and view.size == 0 for view in views):
+        return None
+    backward = (*(int(back) for back in steps.backward), 0)[:2]
+    words = (*tensors(*views), steps.gates.shape[2], *backward)
+    return Record("LstmSlopes_f32", words, tuple(view for view in views if view is not None))
 
 
 def _matrices(function: Any, left: Any, right: Any, out: Any) -> tuple[Any, Any, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Call
 from popc_runtime.kernels.core.sharing import even_slices, share_count
+from popc_runtime.kernels.parts.lstm_steps import USUAL_FUNCTIONS, LstmSteps, lstm_steps
 from popc_runtime.kernels.parts.rnn_grad_cells import GradParts, Temporaries
 from popc_runtime.kernels.parts.rnn_layers import (
     ATTENTION,
@@ -19,6 +20,7 @@ from popc_runtime.kernels.parts.rnn_layers import (
     GRU,
     INITIAL_C,
     INITIAL_H,
+    LSTM,
     PEEPHOLES,
     Layer,
     R,
@@ -96,13 +98,32 @@ class LayerGrad:
         left, prepare = attention_left(layer)
         yield from prepare
         work = self._temporaries()
+        calls: list[Call] = []
         for step in reversed(range(steps)):
             if operands.grad_y is not None:
                 target = self._grads[0]
-                yield partial(
-                    np.add, target, self._grad_of_result(operands.grad_y, step), out=target
-                )
-            yield from step_calls(self._parts(step, left, work))
+                result = self._grad_of_result(operands.grad_y, step)
+                calls.append(partial(np.add, target, result, out=target))
+            calls += step_calls(self._parts(step, left, work))
+        usual = self._usual_steps()
+        yield from calls if usual is None else (partial(lstm_steps, calls, usual),)
+
+    def _usual_steps(self) -> LstmSteps | None:
+        """Operands of an LSTM with the standard's functions, and nothing beyond states and bias."""
+        layer, operands, binding = self.layer, self._operands, self.layer.binding
+        count = len(operands.r)
+        plain = operands.ended is None and operands.peepholes is None and operands.gates is not None
+        usual = binding.attributes["activations"] == USUAL_FUNCTIONS * count
+        bounded = binding.number("clip", 0.0) or binding.integer("input_forget", 0)
+        if layer.kind is not LSTM or not plain or not usual or bounded or len(self.rows) < count:
+            return None
+        gates, cells = operands.gates, operands.states[1]
+        arrays = [operands.r, gates, cells, operands.grad_y, self.rows, *self._grads]
+        if not all(x is None or (x.flags.c_contiguous and x.dtype == np.float32) for x in arrays):
+            return None
+        assert gates is not None
+        given, (dh, dc) = operands.grad_y, self._grads
+        return LstmSteps(operands.r, gates, cells, given, self.rows, dh, dc, layer.backward)
 
     def _temporaries(self) -> Temporaries:
         layer = self.layer
