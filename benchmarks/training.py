@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +14,7 @@ import onnx
 
 import popc
 import popc_runtime
+from benchmarks.exported_training import EXPORTED, exported
 from benchmarks.timing import compare_times, geometric_mean
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, photo_cnn, sorting_transformer
@@ -39,24 +40,36 @@ _SUBJECTS: tuple[tuple[str, Callable[[], onnx.ModelProto], str, int], ...] = (
 
 def measure_training(*, quick: bool) -> list[dict[str, Any]]:
     """Milliseconds per step: forward, backward and update."""
-    if find_spec("torch") is None:
-        print("PyTorch is not installed: popc alone")
+    installed = find_spec("torch") is not None
+    if not installed:
+        print("PyTorch is not installed: popc alone, and no networks that it exports")
     rows: list[dict[str, Any]] = []
     for name, make, optimizer, batch in _SUBJECTS:
         model = make()
         feeds = _feeds(model, batch)
-        turns: list[Callable[[], object]] = [_popc_step(model, optimizer, batch, feeds)]
-        if find_spec("torch") is not None:
+        turns: list[Callable[[], object]] = [_popc_step(model, optimizer, feeds, batch=batch)]
+        if installed:
             turns.append(_torch_step(name, model, optimizer, feeds))
-        ours, *theirs = compare_times(turns, rounds=3 if quick else 7, seconds=0.3)
-        row = {"network": f"{name}, {optimizer}", "batch": batch, "popc ms": 1e3 * ours.median}
-        if theirs:
-            row["torch ms"] = 1e3 * theirs[0].median
-            row["ratio"] = ours.median / theirs[0].median
-        rows.append(row)
+        rows.append(_row(f"{name}, {optimizer}", batch, turns, quick=quick))
+    for name, (_, optimizer, batch) in EXPORTED.items() if installed else ():
+        model, x, label, step = exported(name, partial(_rival, optimizer))
+        feeds = {"x": x, "label": label}
+        turns = [_popc_step(model, optimizer, feeds), step]
+        rows.append(_row(f"{name}, {optimizer}", batch, turns, quick=quick))
     ratios = [row["ratio"] for row in rows if "ratio" in row]
     mean = [{"network": "mean", "ratio": geometric_mean(ratios)}] if ratios else []
     return [*rows, *mean]
+
+
+def _row(
+    name: str, batch: int, turns: list[Callable[[], object]], *, quick: bool
+) -> dict[str, Any]:
+    ours, *theirs = compare_times(turns, rounds=3 if quick else 7, seconds=0.3)
+    row = {"network": name, "batch": batch, "popc ms": 1e3 * ours.median}
+    if theirs:
+        row["torch ms"] = 1e3 * theirs[0].median
+        row["ratio"] = ours.median / theirs[0].median
+    return row
 
 
 def _feeds(model: onnx.ModelProto, batch: int) -> dict[str, Array]:
@@ -69,11 +82,9 @@ def _feeds(model: onnx.ModelProto, batch: int) -> dict[str, Array]:
 
 
 def _popc_step(
-    model: onnx.ModelProto, optimizer: str, batch: int, feeds: dict[str, Array]
+    model: onnx.ModelProto, optimizer: str, feeds: dict[str, Array], **dims: int
 ) -> Callable[[], object]:
-    archive = popc.compile(
-        model, dims={"batch": batch}, loss=_LOSS, optimizer=_OPTIMIZERS[optimizer]
-    )
+    archive = popc.compile(model, dims=dims, loss=_LOSS, optimizer=_OPTIMIZERS[optimizer])
     with tempfile.TemporaryDirectory() as folder:
         executable = popc_runtime.load(archive.save(Path(folder) / "train.popx"))
     return partial(executable.run, feeds)
@@ -86,13 +97,7 @@ def _torch_step(
 
     torch.set_num_threads(_THREADS)
     weights = parameters(model)
-    settings = _OPTIMIZERS[optimizer]
-    rate = settings["learning_rate"]
-    rival: Any = (
-        torch.optim.SGD(weights.values(), lr=rate, momentum=settings["momentum"])
-        if optimizer == "sgd"
-        else torch.optim.Adam(weights.values(), lr=rate)
-    )
+    rival = _rival(optimizer, weights.values())
     x, label = (torch.from_numpy(array) for array in feeds.values())
     forward, label = FORWARD[name], label.long()
 
@@ -103,3 +108,13 @@ def _torch_step(
         rival.step()
 
     return step
+
+
+def _rival(optimizer: str, weights: Iterable[Any]) -> Any:
+    import torch
+
+    settings = _OPTIMIZERS[optimizer]
+    rate = settings["learning_rate"]
+    if optimizer == "sgd":
+        return torch.optim.SGD(weights, lr=rate, momentum=settings["momentum"])
+    return torch.optim.Adam(weights, lr=rate)
