@@ -33,10 +33,12 @@ _ALIGNMENT: Final = 64
 _ROOM: Final = 1 << 16  # bytes of each region, beyond what the instruction needs
 _INTEGERS: Final = (-1, 0, 1, 2, 3, 7, 1 << 31, 1 << 40, 1 << 62, -(1 << 63))
 _FLOATS: Final = (0.0, -1.0, float("inf"), float("-inf"), float("nan"), 1e-300, 1e300)
+# They refuse values, and those of operands that are not known are 0.
+_JUDGES: Final = frozenset({"PlacesWithin", "TreeEnsemble"})
 
 
 def trials(problem: Problem, count: int) -> Iterator[Trial]:
-    """``count`` archives that were made of ``problem``; the first one is as it should be."""
+    """``count`` archives that were made of ``problem``; the first one as it is, which is right."""
     image, weights = _image(problem)
     for number in range(count):
         random = Random(f"{problem.opcode} {number}")
@@ -45,7 +47,7 @@ def trials(problem: Problem, count: int) -> Iterator[Trial]:
         yield Trial(
             f"{problem.opcode} by {engine}: {label}",
             partial(_load, forged, weights, engine),
-            is_right=not number,
+            is_right=not number and problem.opcode not in _JUDGES,
         )
 
 

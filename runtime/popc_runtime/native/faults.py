@@ -10,12 +10,12 @@ __all__ = ["fault_of"]
 
 
 def fault_of(family: str, opcode: str, binding: NativeBinding) -> str:
-    """The message of numpy's kernel about the index that is out of range."""
+    """The message of numpy's kernel about what is wrong: an index, or shapes that do not fit."""
     kernels = import_module(f"popc_runtime.kernels.{family}").KERNELS
     calls = kernels[opcode](binding.for_numpy())
     try:
         for call in calls if isinstance(calls, tuple) else (calls,):
             call()
-    except IndexError as error:
+    except (IndexError, ValueError) as error:
         return str(error)
     return ""
