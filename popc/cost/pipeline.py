@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from popc.cost.phases import Cycles
 from popc.ir import Graph, Op
-from popc.ops.main_loops import PIPELINE
+from popc.ops.main_loops import PIPELINE, step_of_pipeline
 from popc_runtime.ground.frozen import frozen, mutable
 
 __all__ = ["PipelineCost", "StageCost", "Timeline", "pipeline_step"]
@@ -19,7 +19,7 @@ _BESIDE: Final = -1  # ops of the loop that belong to no step
 
 def pipeline_step(graph: Graph, op: Op) -> int | None:
     """The step of a pipeline in which ``op`` of ``graph`` runs, if it is in one."""
-    found = next((number for name, number in op.settings.bins if name == PIPELINE), None)
+    found = step_of_pipeline(op)
     if found is None and graph.name == PIPELINE:
         return _BESIDE
     return found

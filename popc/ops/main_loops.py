@@ -14,6 +14,7 @@ __all__ = [
     "MainLoop",
     "is_pipeline",
     "main_loops",
+    "step_of_pipeline",
 ]
 
 STEP_LOOP: Final = "stepLoop"
@@ -55,6 +56,11 @@ def main_loops(graph: Graph) -> list[MainLoop]:
 def is_pipeline(op: Op) -> bool:
     """True if ``op`` is the loop in which the stages of a pipeline take turns."""
     return op.op_type == "Loop" and op.subgraphs["body"].name == PIPELINE
+
+
+def step_of_pipeline(op: Op) -> int | None:
+    """The number of the step of a pipeline that ``op`` runs in; ``None`` outside of pipelines."""
+    return next((number for name, number in op.settings.bins if name == PIPELINE), None)
 
 
 def _is_main(op: Op) -> bool:

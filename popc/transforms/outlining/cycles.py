@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from popc.ir import Graph, Op
 from popc.ops.constraints import Barrier, Node, Precedence
-from popc.ops.main_loops import PIPELINE
+from popc.ops.main_loops import PIPELINE, step_of_pipeline
 from popc.transforms.outlining.together import together
 from popc_runtime.ground.frozen import frozen
 
@@ -77,8 +77,8 @@ def _followed(
 def _turn(op: Op) -> tuple[int, int] | None:
     """The step of the pipeline and the stage that ``op`` computes something for."""
     stage = op.settings.pipeline_stage
-    number = next((number for name, number in op.settings.bins if name == PIPELINE), 1)
-    return None if stage is None or number % 2 else (number, stage)  # copies have odd numbers
+    step = step_of_pipeline(op)
+    return None if stage is None or step is None or step % 2 else (step, stage)  # odd: copies
 
 
 def _matched(ops: Sequence[Op], models: Mapping[Op, Hashable]) -> list[Op]:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integer, text
 from popc.ops.control import first_capture, loop_states
-from popc.ops.main_loops import PIPELINE, is_pipeline
+from popc.ops.main_loops import is_pipeline, step_of_pipeline
 
 __all__ = ["find_mixtures"]
 
@@ -77,7 +77,7 @@ class _Walk:
     def _op(self, op: Op, values: dict[Tensor, _Value]) -> list[_Value]:
         if op is self._loop:
             return self._turns(op, values)
-        in_pipeline = any(name == PIPELINE for name, _ in op.settings.bins)
+        in_pipeline = step_of_pipeline(op) is not None
         if op.op_type == "Stash":
             return [self._stash(op, values)]
         if op.op_type == "Restore":
@@ -112,7 +112,9 @@ class _Walk:
 
     def _turn_of(self, op: Op) -> tuple[int, int]:
         """The turn in which the stage of ``op`` runs; its copies run right after it."""
-        return self._turn, next(n for name, n in op.settings.bins if name == PIPELINE) // 2
+        step = step_of_pipeline(op)
+        assert step is not None, f"{op!r} is outside of the pipeline"
+        return self._turn, step // 2
 
     def _as_now(self, op: Op, seen: _Seen) -> _Seen:
         """The state of the time before, as a stage finds it: this micro-batch begins with it."""
@@ -172,9 +174,9 @@ def _in_steps(graph: Graph) -> list[Op]:
     """The ops in an order that keeps steps apart."""
     step: dict[Op, int] = {}
     for op in graph.topological():
-        own = next((number for name, number in op.settings.bins if name == PIPELINE), -1)
+        own = step_of_pipeline(op)
         before = (step[t.producer] for t in op.present_inputs if t.producer is not None)
-        step[op] = max(own, max(before, default=-1))
+        step[op] = max(-1 if own is None else own, max(before, default=-1))
     return sorted(step, key=step.__getitem__)
 
 

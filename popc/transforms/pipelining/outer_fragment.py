@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, StepPart
-from popc.ops.main_loops import PIPELINE, is_pipeline
+from popc.ops.main_loops import is_pipeline, step_of_pipeline
 from popc.ops.sequencer import Sequencer
 from popc.options import OuterFragmentSchedule
 from popc.transforms.base import Pass, PassOutcome
@@ -85,7 +85,7 @@ def _updates(graph: Graph) -> list[Op]:
     behind: set[Op] = set()
     found: list[Op] = []
     for op in graph.topological():
-        inside = any(name == PIPELINE for name, _ in op.settings.bins)
+        inside = step_of_pipeline(op) is not None
         follows = any(tensor.producer in behind for tensor in op.present_inputs)
         if inside or follows:
             behind.add(op)
