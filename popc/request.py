@@ -206,6 +206,7 @@ class CompileRequest:
             bounds=self.options.bounds,
             outlined=self.options.outlined_functions,
             states=self.options.states,
+            nchwc_block_size=int(self.options.nchwc_block_size),
         )
         if self.training is not None:
             return _bound_for_training(plain, loaded, self.training, self.options)

@@ -76,6 +76,8 @@ class Bindings:
         outlined: Names or patterns of functions of the model whose calls stay calls.
         states: Outputs, or "append", by names or patterns of the inputs that they go on from run
             to run; see `popc.frontend.states`.
+        nchwc_block_size: The channels in a block of filters that onnxruntime has stored in blocks;
+            0: as the model tells.
     """
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
@@ -91,6 +93,7 @@ class Bindings:
     bounds: Mapping[str, int] = field(default_factory=dict[str, int])
     outlined: tuple[str, ...] = ()
     states: Mapping[str, str] = field(default_factory=dict[str, str])
+    nchwc_block_size: int = 0
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -182,11 +182,26 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     "Trilu": ("upper",),
 }  # fmt: skip
 
+_READ_NCHWC: Final[dict[str, tuple[str, ...]]] = {
+    "AveragePool": (
+        "auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads",
+        "strides",
+    ),
+    "Conv": ("activation", "activation_params", *_CONV),
+    "MaxPool": (
+        "auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides",
+    ),
+    "ReorderInput": ("block_size", "channels_last"),
+    "ReorderOutput": ("channels", "channels_last"),
+    "Upsample": ("coordinate_transformation_mode", "mode", "scales"),
+}  # fmt: skip
+
 # What rules read of operators that onnx has no schema of; those that are missing have none.
 READ: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "": {"SimplifiedLayerNormalization": ("axis", "epsilon")},
     _GRAPHCORE: _READ_GRAPHCORE,
     _MICROSOFT: _READ_MICROSOFT,
+    f"{_MICROSOFT}.nchwc": _READ_NCHWC,
 }
 
 _ANY_NODE: Final = {

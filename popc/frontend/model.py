@@ -20,6 +20,7 @@ from popc.frontend.bound_values import BoundValue
 from popc.frontend.budget import ImportBudget
 from popc.frontend.context import ImportContext, never
 from popc.frontend.declared import OpenDimensionsError, misdeclared_outputs
+from popc.frontend.filter_blocks import with_filters_in_order
 from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter
@@ -109,6 +110,7 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
         UsageError: ``bindings`` do not fit the model.
     """
     bindings = bindings or Bindings()
+    loaded = with_filters_in_order(loaded, bindings.nchwc_block_size)
     context = _context(loaded, bindings)
     graph = Graph(loaded.proto.graph.name or "main")
     attempt = partial(_attempt, loaded)

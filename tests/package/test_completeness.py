@@ -162,7 +162,7 @@ _ROOMS: dict[ModuleType, str] = {
     popc.transforms.batch_serialization.rules: "",
     popc.frontend.rules.onnx: "einsum generate gradient loop scan sequence training",
     popc.frontend.rules.graphcore: "call operators",
-    popc.frontend.rules.microsoft: "crop group_query operators",
+    popc.frontend.rules.microsoft: "crop group_query nchwc operators",
     popc_runtime.kernels: "",
     popc_runtime.native.encoders: "families",
 }

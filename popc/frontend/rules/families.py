@@ -203,6 +203,12 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
     "microsoft.nbits": {
         "com.microsoft": "GatherBlockQuantized MatMulNBits",
     },
+    "microsoft.nchwc": {
+        "com.microsoft.nchwc": (
+            "AveragePool Conv GlobalAveragePool GlobalMaxPool MaxPool ReorderInput ReorderOutput "
+            "Upsample"
+        ),
+    },
     "microsoft.norm": {
         "": "SimplifiedLayerNormalization",
         "com.microsoft": (

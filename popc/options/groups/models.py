@@ -1,8 +1,8 @@
-"""Options about models that are not ONNX."""
+"""Options about models that are not plain ONNX."""
 
 from __future__ import annotations
 
-from popc.options.kinds import PathName
+from popc.options.kinds import PathName, Whole
 from popc.options.schema import option
 from popc_runtime.ground.frozen import inheritable
 
@@ -22,6 +22,14 @@ class ModelOptions:
         "strangers may make a framework run code of theirs. On the command line also "
         "--converter-python PATH.",
         recorded=False,
+    )
+    nchwc_block_size: int = option(
+        Whole(high=16),
+        0,
+        "Channels in a block of filters in a model that onnxruntime has optimised for one kind of "
+        "processor. 16 for processors with AVX-512 and for Arm, 8 for others; 0: as the file "
+        "tells, which it does if some number of channels is no multiple of 16. Such models have "
+        "operators of com.microsoft.nchwc.",
     )
     onnx_folder: str = option(
         PathName(),

@@ -20,8 +20,10 @@ from popc_runtime.format import DType
 __all__ = [
     "RULES",
     "WINDOW_ATTRIBUTES",
+    "as_standard",
     "channels_first",
     "channels_last",
+    "fused_conv",
     "microsoft_domain",
     "passed_on",
     "plus",
@@ -40,6 +42,7 @@ _ACTIVATIONS: Final[dict[str, Mapping[str, float]]] = {
     "Celu": {"alpha": 1.0},
     "Elu": {"alpha": 1.0},
     "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
+    "HardSwish": {},
     "LeakyRelu": {"alpha": 0.01},
     "Relu": {},
     "Selu": {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
@@ -143,7 +146,7 @@ def _fused_gemm(node: Node) -> Tensor:
     )
 
 
-def _fused_conv(node: Node) -> Tensor:
+def fused_conv(node: Node) -> Tensor:
     """Conv, a sum with the optional operand Z, an activation."""
     operands = [node.input(0), node.input(1), node.optional(2)]
     y = standard_op(node, "Conv", operands, passed_on(node, WINDOW_ATTRIBUTES))
@@ -221,7 +224,7 @@ def _expand_dims(node: Node) -> Tensor:
 # -- operators that ai.onnx has too ----------------------------------------------------------------
 
 
-def _as_standard(*names: str) -> ImportRule:
+def as_standard(*names: str) -> ImportRule:
     """The operator of the same name, operands and (``names``) attributes in ai.onnx."""
 
     def rule(node: Node) -> Tensor:
@@ -239,18 +242,18 @@ RULES: Final = microsoft_domain(
         "BiasSplitGelu": _bias_split_gelu,
         "ExpandDims": _expand_dims,
         "FastGelu": _fast_gelu,
-        "FusedConv": _fused_conv,
+        "FusedConv": fused_conv,
         "FusedGemm": _fused_gemm,
         "FusedMatMul": _fused_matmul,
-        "GatherND": _as_standard(),
+        "GatherND": as_standard(),
         "Gelu": _gelu,
-        "GridSample": _as_standard("align_corners", "mode", "padding_mode"),
+        "GridSample": as_standard("align_corners", "mode", "padding_mode"),
         "Inverse": same_op,
         "NhwcConv": _nhwc_conv,
-        "Pad": _as_standard("mode"),
+        "Pad": as_standard("mode"),
         "QuickGelu": _quick_gelu,
-        "Range": _as_standard(),
+        "Range": as_standard(),
         "TransposeMatMul": _fused_matmul,
-        "Trilu": _as_standard("upper"),
+        "Trilu": as_standard("upper"),
     }
 )
