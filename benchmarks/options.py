@@ -33,15 +33,15 @@ from popc_runtime.errors import PopcError
 from popc_runtime.format import Array
 from samples.networks import digits_cnn, digits_mlp, sorting_transformer
 
-__all__ = ["find_astray", "main", "measure_row"]
+__all__ = ["LARGE", "NETWORKS", "find_astray", "main", "measure_row"]
 
-_NETWORKS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
+NETWORKS: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
     "mlp": digits_mlp,
     "cnn": digits_cnn,
     "transformer": sorting_transformer,
 }
 # Networks of which only some options are tried: what they save shows in nothing smaller.
-_LARGE: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
+LARGE: Final[Mapping[str, Callable[[], onnx.ModelProto]]] = {
     "encoder": partial(sorting_transformer, length=64, size=256, heads=4, layers=4),
 }
 _RUNS: Final = 3
@@ -73,7 +73,7 @@ def main() -> None:
     cache: dict[str, _Program] = {}
     chosen = [row for row in ROWS if arguments.only in row.name]
     figures = [
-        measure_row(row, network, cache) for row in chosen for network in row.graphs or _NETWORKS
+        measure_row(row, network, cache) for row in chosen for network in row.graphs or NETWORKS
     ]
     header = ["option", "network", "results", *_SHOWN]
     print(format_table([header, *(_cells(row) for row in figures)], right=range(3, len(header))))
@@ -144,7 +144,7 @@ def _compiled(
 ) -> _Program:
     options = {"cost_report": False, **settings}
     request = CompileRequest.of(
-        {**_NETWORKS, **_LARGE}[network](), options=options, dims={"batch": batch}, train=train
+        {**NETWORKS, **LARGE}[network](), options=options, dims={"batch": batch}, train=train
     )
     compiled = compile_program(request, request.load())
     archive, measures = build_archive([Content(compiled)]), measure(compiled)

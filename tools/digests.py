@@ -19,12 +19,12 @@ from typing import Any, Final
 
 import popc
 from benchmarks.option_rows import ROWS
+from benchmarks.options import LARGE, NETWORKS
 from popc_runtime.errors import PopcError
 from samples.fetch_models import CACHE, catalogue
-from samples.networks import digits_cnn, digits_mlp, photo_cnn, sorting_transformer
+from samples.networks import photo_cnn
 from tests.zoo.light import NAMES, light_model
 
-_NETWORKS: Final = {"mlp": digits_mlp, "cnn": digits_cnn, "transformer": sorting_transformer}
 _TRAIN: Final[Mapping[str, Any]] = {
     "loss": {"type": "cross_entropy", "input": "logits", "label": "label"},
     "optimizer": {"type": "adam", "learning_rate": {"value": 1e-3, "const": False}},
@@ -56,7 +56,7 @@ def main() -> int:
 
 def programs() -> Iterator[tuple[str, dict[str, Any]]]:
     """All programs: a name, and the arguments of `popc.compile`."""
-    for name, make in _NETWORKS.items():
+    for name, make in NETWORKS.items():
         for kind, train in (("inference", None), ("training", _TRAIN)):
             yield (
                 f"{name}, {kind}, with costs",
@@ -64,11 +64,11 @@ def programs() -> Iterator[tuple[str, dict[str, Any]]]:
             )
     for row in ROWS:
         train = _TRAIN if row.trains else None
-        for name in row.graphs or _NETWORKS:
+        for name in row.graphs or NETWORKS:
             yield (
                 f"{row.name}, {name}",
                 {
-                    "model": _NETWORKS[name](),
+                    "model": {**NETWORKS, **LARGE}[name](),
                     "dims": {"batch": 8},
                     "train": train,
                     "options": {**row.base, **row.options},
