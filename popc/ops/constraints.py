@@ -181,14 +181,17 @@ class Precedence:
 
     def add(self, earlier: Node, later: Node) -> None:
         """Let ``later`` wait for ``earlier``, unless one of them is an op that is left out."""
-        for node in (earlier, later):
-            if isinstance(node, Barrier):
-                self.successors.setdefault(node, {})
-                self.waiting.setdefault(node, 0)
-        if earlier not in self.successors or later not in self.waiting:
-            return
-        if later not in self.successors[earlier]:
-            self.successors[earlier][later] = None
+        followers = self.successors.get(earlier)
+        if followers is None or later not in self.waiting:
+            for node in (earlier, later):
+                if isinstance(node, Barrier):
+                    self.successors.setdefault(node, {})
+                    self.waiting.setdefault(node, 0)
+            followers = self.successors.get(earlier)
+            if followers is None or later not in self.waiting:
+                return
+        if later not in followers:
+            followers[later] = None
             self.waiting[later] += 1
 
     def remove(self, earlier: Node, later: Node) -> None:

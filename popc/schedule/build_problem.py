@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from popc.ir import Op
 from popc.ops.aliases import Aliases
 from popc.ops.constraints import Barrier, Node, Precedence
-from popc.schedule.footprint import Footprint, Part, find_footprint
-from popc.schedule.problem import OrderingProblem
+from popc.schedule.footprint import Footprint, Part, Succession, find_footprint
+from popc.schedule.problem import OrderingProblem, order_topologically
 
 __all__ = ["build_problem"]
 
@@ -28,25 +28,31 @@ def build_problem(
         ValueError: ops wait for each other; the message names them.
     """
     precedence = Precedence.among(part.ops, part.graph.ordering)
-    blocked = set(precedence.successors) - set(precedence.topological())
-    if blocked:
-        cycle = _find_cycle(precedence, blocked)
-        raise ValueError(f"ops wait for each other: {' -> '.join(map(repr, cycle))}")
-    footprint = find_footprint(part, aliases, precedence, inner_peak, inplace=inplace)
     # The ops first, in their order; barriers behind them.
     numbers = {node: number for number, node in enumerate(precedence.successors)}
-    return _assemble(part, precedence, footprint, numbers)
+    successors = [[numbers[op] for op in later] for later in precedence.successors.values()]
+    links = Succession(order_topologically(successors), successors)
+    if len(links.order) < len(numbers):
+        blocked = set(precedence.successors) - set(precedence.topological())
+        cycle = _find_cycle(precedence, blocked)
+        raise ValueError(f"ops wait for each other: {' -> '.join(map(repr, cycle))}")
+    footprint = find_footprint(part, aliases, precedence, links, inner_peak, inplace=inplace)
+    return _assemble(part, precedence, footprint, links, numbers)
 
 
 def _assemble(
-    part: Part, precedence: Precedence, footprint: Footprint, numbers: dict[Node, int]
+    part: Part,
+    precedence: Precedence,
+    footprint: Footprint,
+    links: Succession,
+    numbers: dict[Node, int],
 ) -> OrderingProblem:
-    is_needed = _find_needed(footprint)
+    is_needed = _find_needed(footprint).__getitem__
     barriers = [node for node in numbers if isinstance(node, Barrier)]
     nothing: list[tuple[()]] = [()] * len(barriers)
-    return OrderingProblem(
-        members=[() if isinstance(node, Barrier) else (numbers[node],) for node in numbers],
-        successors=[[numbers[later] for later in precedence.successors[node]] for node in numbers],
+    problem = OrderingProblem(
+        members=[(number,) for number in range(len(part.ops))] + [()] * len(barriers),
+        successors=links.successors,
         waiting=[precedence.waiting[node] for node in numbers],
         ranks=_ranks(part.ops) + [0] * len(barriers),
         ties=[
@@ -65,6 +71,8 @@ def _assemble(
         initial=tuple(filter(is_needed, footprint.initial)),
         floor=sum(footprint.weights[buffer] for buffer in footprint.initial),
     )
+    problem.remembered("topological", lambda _: links.order)
+    return problem
 
 
 def _ranks(ops: Iterable[Op]) -> list[int]:
@@ -74,15 +82,13 @@ def _ranks(ops: Iterable[Op]) -> list[int]:
     return [ranks[priority] for priority in priorities]
 
 
-def _find_needed(footprint: Footprint) -> Callable[[int], bool]:
-    """The buffers that outlive the step in which they appear, and have a size."""
-    read = {buffer for buffers in footprint.reads for buffer in buffers}
-
-    def is_needed(buffer: int) -> bool:
-        leader = footprint.freed_with[buffer]
-        return footprint.frees[leader] > 0 and (leader in read or footprint.stays[leader])
-
-    return is_needed
+def _find_needed(footprint: Footprint) -> list[bool]:
+    """For each buffer, whether it outlives the step in which it appears, and has a size."""
+    read = set().union(*footprint.reads)
+    frees, stays = footprint.frees, footprint.stays
+    return [
+        frees[leader] > 0 and (leader in read or stays[leader]) for leader in footprint.freed_with
+    ]
 
 
 def _find_cycle(precedence: Precedence, blocked: set[Node]) -> list[Node]:

@@ -15,7 +15,16 @@ from typing import Any, Final, NamedTuple
 
 from popc.schedule.problem import OrderingProblem
 
-__all__ = ["MOST", "Tables", "find_native", "first_live", "flattened", "lists_of", "why_missing"]
+__all__ = [
+    "MOST",
+    "Tables",
+    "find_native",
+    "first_live",
+    "flattened",
+    "lists_of",
+    "remember_tables",
+    "why_missing",
+]
 
 MOST: Final = 1 << 60  # sums in C stay below it
 _FUNCTIONS: Final = frozenset(
@@ -78,7 +87,27 @@ def first_live(problem: OrderingProblem) -> int:
     return problem.base + sum(problem.weights[buffer] for buffer in problem.initial)
 
 
+def remember_tables(problem: OrderingProblem, lists: Sequence[array[int]]) -> None:
+    """Save `flattened` some work: its first columns, those of lists but for ties, are known."""
+    problem.remembered("columns", lambda it: _completed(it, lists))
+
+
 def _columns(problem: OrderingProblem) -> tuple[array[int], ...] | None:
+    takes = list(chain.from_iterable(problem.takes))
+    lists = (
+        *lists_of(problem.successors),
+        *lists_of(problem.reads),
+        _starts(problem.takes),
+        array("q", [take.nbytes for take in takes]),
+        *lists_of([take.buffers for take in takes]),
+    )
+    return _completed(problem, lists)
+
+
+def _completed(
+    problem: OrderingProblem, lists: Sequence[array[int]]
+) -> tuple[array[int], ...] | None:
+    """The columns that begin with those of ``lists``, if numbers are small enough."""
     most = problem.base + sum(map(abs, problem.rise)) + sum(problem.weights)
     if most * (len(problem) + 1) >= MOST:
         return None
@@ -86,20 +115,15 @@ def _columns(problem: OrderingProblem) -> tuple[array[int], ...] | None:
     for first, second in problem.ties:
         ties[first].append(second)
         ties[second].append(first)
-    takes = list(chain.from_iterable(problem.takes))
     return (
-        *lists_of(problem.successors),
-        *lists_of(problem.reads),
-        _starts(problem.takes),
-        array("q", (take.nbytes for take in takes)),
-        *lists_of([take.buffers for take in takes]),
+        *lists,
         *lists_of(ties),
         array("q", problem.frees),
-        array("q", map(int, problem.stays)),
+        array("q", problem.stays),
         array("q", _bytes_made(problem)),
         array("q", problem.ranks),
         array("q", problem.rise),
-        array("q", (int(bool(members)) for members in problem.members)),
+        array("q", map(bool, problem.members)),
     )
 
 

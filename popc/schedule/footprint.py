@@ -20,22 +20,21 @@ from typing import Final, NamedTuple
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops import OPS
 from popc.ops.aliases import Aliases
-from popc.ops.constraints import Node, Precedence, VariableUpdate, find_updates
+from popc.ops.constraints import Precedence
 from popc.ops.control import loop_body, loop_header, loop_states
 from popc.ops.overwriting import overwritable
 from popc.ops.rows import is_row_of_operands
 from popc.schedule.problem import Takeover
 from popc.schedule.reach import find_followed
+from popc.schedule.settled import find_settled
 from popc_runtime.ground.frozen import mutable
 
-__all__ = ["ALIGNMENT", "Footprint", "Part", "aligned", "find_footprint"]
+__all__ = ["ALIGNMENT", "Footprint", "Part", "Succession", "aligned", "find_footprint"]
 
 # What memory is allocated in multiples of: a cache line, and the widest vector register.
 ALIGNMENT: Final = 64
 
 
-# How far back to look for the ops that a new value of a variable depends on.
-_CLOSE: Final = 32
 # Of Concats of Concats: behind so many reads that were moved from part to whole, the rest is left
 # as it is, and counts as copied.
 _MOST_MOVED: Final = 1 << 22
@@ -86,20 +85,31 @@ class Footprint:
         return number
 
 
+class Succession(NamedTuple):
+    """Nodes in an order that is allowed, and of each node those that wait for it, as numbers.
+
+    The ops have the first numbers, as in the part; barriers may stand behind them.
+    """
+
+    order: list[int]
+    successors: list[list[int]]
+
+
 def find_footprint(
     part: Part,
     aliases: Aliases,
     precedence: Precedence,
+    links: Succession,
     inner_peak: Callable[[Op], int],
     *,
     inplace: bool = True,
 ) -> Footprint:
     """The memory that the ops of ``part`` need.
 
-    ``inner_peak`` says how much the graphs nested in an op need at most; if not ``inplace``,
-    nothing is taken over.
+    ``links`` are those of ``precedence``.  ``inner_peak`` says how much the graphs nested in an op
+    need at most; if not ``inplace``, nothing is taken over.
     """
-    settled = _settled(part.ops, aliases, precedence) if inplace else frozenset[Tensor]()
+    settled = find_settled(part.ops, aliases, precedence) if inplace else frozenset[Tensor]()
     finder = _Finder(part, aliases, settled)
     finder.place(inner_peak)
     finder.keep()
@@ -108,8 +118,8 @@ def find_footprint(
         return finder.found
     for number, op in enumerate(part.ops):
         if op not in aliases.views:
-            finder.found.takes[number] = finder.takeovers(op)
-    finder.drop_impossible(precedence)
+            finder.found.takes[number] = finder.takeovers(number, op)
+    finder.drop_impossible(links)
     finder.join()
     return finder.found
 
@@ -121,6 +131,7 @@ class _Finder:
         self.numbers: Mapping[Op, int] = {op: number for number, op in enumerate(part.ops)}
         self.buffers: dict[Tensor, int] = {}  # by the tensor that owns the memory
         self.readers: dict[int, dict[int, None]] = {}
+        self.lying: list[list[int | None]] = []  # of each op, the buffers that operands lie in
         self.moved = 0  # reads that have become reads of a Concat's result
         self.settled = settled
         self.lasting = _lasting(part, aliases)
@@ -175,13 +186,17 @@ class _Finder:
 
     def read(self) -> None:
         """Note who reads what; views do not read."""
+        places, buffers, readers = self.aliases.places, self.buffers, self.readers
         for number, op in enumerate(self.part.ops):
+            lying: list[int | None] = []
             if op not in self.aliases.views:
-                for tensor in op.present_inputs:
-                    buffer = self.buffer(tensor)
+                reads = self.found.reads[number]
+                for tensor in op.inputs:
+                    buffer = None if tensor is None else buffers.get(places[tensor].root)
+                    lying.append(buffer)
                     if buffer is not None:
-                        self.found.reads[number][buffer] = None
-                        self.readers[buffer][number] = None
+                        reads[buffer] = readers[buffer][number] = None
+            self.lying.append(lying)
 
     def buffer(self, tensor: Tensor) -> int | None:
         """The buffer that ``tensor`` lies in, if it counts."""
@@ -189,71 +204,79 @@ class _Finder:
 
     # -- what is taken over ----------------------------------------------------------------------
 
-    def takeovers(self, op: Op) -> list[Takeover]:
-        """The memory that ``op`` saves if operands die in its step."""
+    def takeovers(self, number: int, op: Op) -> list[Takeover]:
+        """The memory that op ``number`` saves if operands die in its step."""
+        weights, lying = self.found.weights, self.lying[number]
         if loop_body(op) is not None:
             pairs = [(state.operand, state.result) for state in loop_states(op)]
             return [
-                Takeover(self.found.weights[buffer], (buffer,))
+                Takeover(weights[buffer], (buffer,))
                 for index, result in pairs
-                if (buffer := self._takeable(op, index, result, ())) is not None
+                if (buffer := self._takeable(op, lying, index, result, ())) is not None
             ]
         if not op.outputs or op.output in self.settled:
             return []
+        buffers: list[int] = []
         wanted = overwritable(op)
         in_step = OPS[op.op_type].inplace if wanted else ()
-        found = [
-            self._takeable(op, index, op.output, in_step)
-            for index in wanted
-            if op.optional(index) is not None
-        ]
-        buffers = list(dict.fromkeys(buffer for buffer in found if buffer is not None))
-        certain = [number for number, buffer in enumerate(buffers) if self._dies_by(buffer)]
-        if certain:
-            del buffers[certain[0] + 1 :]  # the first that dies is taken
-        return [Takeover(self.found.weights[buffers[0]], tuple(buffers))] if buffers else []
+        for index in wanted:
+            if index < len(lying):
+                buffer = self._takeable(op, lying, index, op.output, in_step)
+                if buffer is not None and buffer not in buffers:
+                    buffers.append(buffer)
+                    if self._dies_by(buffer):
+                        break  # the first that dies is taken
+        return [Takeover(weights[buffers[0]], tuple(buffers))] if buffers else []
 
     def _dies_by(self, buffer: int) -> bool:
         """True if the only op that reads ``buffer`` is the last that needs it."""
         return len(self.readers[buffer]) == 1 and not self.found.stays[buffer]
 
-    def _takeable(self, op: Op, index: int, result: Tensor, inplace: Sequence[int]) -> int | None:
-        """The buffer of operand ``index`` if ``result`` may be written over it, once it is dead."""
-        operand = op.operand(index)
-        place, buffer = self.aliases.places[operand], self.buffer(operand)
-        if buffer is None or operand.type != result.type or not place.is_whole(operand):
+    def _takeable(
+        self,
+        op: Op,
+        lying: Sequence[int | None],
+        index: int,
+        result: Tensor,
+        inplace: Sequence[int],
+    ) -> int | None:
+        """The buffer of operand ``index`` if ``result`` may be written over it, once it is dead.
+
+        ``lying`` are the buffers of all operands.
+        """
+        operand, buffer = op.inputs[index], lying[index]
+        if operand is None or buffer is None or not self.found.weights[buffer]:
+            return None
+        places = self.aliases.places
+        if operand.type != result.type or not places[operand].is_whole(operand):
             return None
         for other, tensor in enumerate(op.inputs):
-            if other == index or tensor is None or self.buffer(tensor) != buffer:
+            if other == index or tensor is None or lying[other] != buffer:
                 continue
-            same = self.aliases.places[tensor].is_whole(tensor) and tensor.type == operand.type
+            same = places[tensor].is_whole(tensor) and tensor.type == operand.type
             if other not in inplace or not same:
                 return None
-        return buffer if self.found.weights[buffer] else None
+        return buffer
 
-    def drop_impossible(self, precedence: Precedence) -> None:
+    def drop_impossible(self, links: Succession) -> None:
         """An operand does not die in an op that another of its readers has to wait for."""
-        takes = self.found.takes
-        shared = {buffer for buffer, readers in self.readers.items() if len(readers) > 1}
-        asked: dict[Node, list[int]] = {}
-        for op, number in self.numbers.items():
-            wanted = [b for take in takes[number] for b in take.buffers if b in shared]
-            if wanted:
-                asked[op] = wanted
-        reads: dict[Node, dict[int, None]] = {
-            op: self.found.reads[number] for op, number in self.numbers.items()
-        }
-        followed = find_followed(precedence.topological(), precedence.successors, reads, asked)
-        for op, number in self.numbers.items():
+        takes, stays, readers = self.found.takes, self.found.stays, self.readers
+        asked: dict[int, list[int]] = {}
+        changed: dict[int, None] = {}
+        for number, those in enumerate(takes):
+            for take in those:
+                for buffer in take.buffers:
+                    if stays[buffer]:
+                        changed[number] = None
+                    elif len(readers[buffer]) > 1:
+                        asked.setdefault(number, []).append(buffer)
+        followed = find_followed(links.order, links.successors, readers, asked)
+        for number in changed | dict.fromkeys(number for number, _ in followed):
             possible: list[Takeover] = []
             for nbytes, buffers in takes[number]:
-                left = tuple(
-                    buffer
-                    for buffer in buffers
-                    if not self.found.stays[buffer] and (op, buffer) not in followed
-                )
+                left = [b for b in buffers if not stays[b] and (number, b) not in followed]
                 if left:
-                    possible.append(Takeover(nbytes, left))
+                    possible.append(Takeover(nbytes, tuple(left)))
             takes[number] = possible
 
     # -- Concats ---------------------------------------------------------------------------------
@@ -343,46 +366,3 @@ def _lasting(part: Part, aliases: Aliases) -> set[Tensor]:
         for tensor in op.outputs
         if part.graph.is_output(tensor) or any(user not in own for user in tensor.uses)
     }
-
-
-def _settled(ops: Sequence[Op], aliases: Aliases, precedence: Precedence) -> frozenset[Tensor]:
-    """New values of variables that are computed in the memory of the old ones, in every order."""
-    updates: dict[Op, list[VariableUpdate]] = {}
-    for update in find_updates(ops):
-        updates.setdefault(update.updater, []).append(update)
-    return frozenset(
-        updater.output
-        for updater, found in updates.items()
-        if updater not in aliases.views
-        and updater in precedence.successors
-        and _fits(updater, found, aliases)
-        and all(
-            updater in precedence.successors.get(reader, ()) or reader in _close_before(updater)
-            for update in found
-            for reader in update.readers
-            if reader not in aliases.views
-        )
-    )
-
-
-def _close_before(op: Op) -> set[Op]:
-    """Ops that ``op`` depends on, but only the nearest of them."""
-    nearest = [op]
-    for near in nearest:  # grows while it is walked
-        producers = [t.producer for t in near.present_inputs if t.producer is not None]
-        nearest += producers if len(nearest) < _CLOSE else []
-    return set(nearest)
-
-
-def _fits(updater: Op, updates: Sequence[VariableUpdate], aliases: Aliases) -> bool:
-    """True if all of ``updater``'s result is copied, to where it reads only what it may replace."""
-    result, places = updater.output, aliases.places
-    values = [update.copier.operand(1) for update in updates]
-    copied = sum(value.type.nbytes for value in values if places[value].root is result)
-    targets = {places[update.copier.operand(0)].root for update in updates}
-    allowed = overwritable(updater)
-    return copied == result.type.nbytes and all(
-        index in allowed and operand.type == result.type
-        for index, operand in enumerate(updater.inputs)
-        if operand is not None and places[operand].root in targets
-    )

@@ -25,7 +25,7 @@ from collections.abc import Container, Sequence
 from itertools import chain, pairwise
 from typing import Final, TypeVar
 
-from popc.schedule.flat import find_native, flattened, lists_of
+from popc.schedule.flat import find_native, flattened, lists_of, remember_tables
 from popc.schedule.problem import OrderingProblem, Takeover, order_topologically
 from popc.schedule.reach import reduce_edges
 
@@ -68,14 +68,15 @@ def merge_by_definition(problem: OrderingProblem, successors: list[list[int]]) -
 
 def _read(problem: OrderingProblem, columns: Sequence[bytes]) -> OrderingProblem:
     """The smaller problem that C has written, see `Merge` in csrc/merge.h."""
-    numbers = [array("q", column).tolist() for column in columns]
-    takes = map(Takeover, numbers[11], _cut(numbers[12], numbers[13]))
-    members = _cut(numbers[0], [problem.members[node] for node in numbers[1]])
-    return OrderingProblem(
-        members=[tuple(chain.from_iterable(parts)) for parts in members],
+    arrays = [array("q", column) for column in columns]
+    numbers = [tuple(column) for column in arrays]
+    takes = tuple(map(Takeover, numbers[11], _cut(numbers[12], numbers[13])))
+    parts = _cut(numbers[0], tuple([problem.members[node] for node in numbers[1]]))
+    smaller = OrderingProblem(
+        members=[it[0] if len(it) == 1 else tuple(chain.from_iterable(it)) for it in parts],
         successors=list(map(list, _cut(numbers[2], numbers[3]))),
-        waiting=numbers[8],
-        ranks=[0] * len(members),
+        waiting=list(numbers[8]),
+        ranks=[0] * len(parts),
         ties=[],
         weights=problem.weights,
         frees=problem.frees,
@@ -83,17 +84,19 @@ def _read(problem: OrderingProblem, columns: Sequence[bytes]) -> OrderingProblem
         stays=problem.stays,
         reads=_cut(numbers[4], numbers[5]),
         makes=_cut(numbers[6], numbers[7]),
-        rise=numbers[9],
-        takes=_cut(numbers[10], list(takes)),
+        rise=list(numbers[9]),
+        takes=_cut(numbers[10], takes),
         initial=problem.initial,
         floor=problem.floor,
         base=problem.base,
     )
+    remember_tables(smaller, [*arrays[2:6], *arrays[10:14]])
+    return smaller
 
 
-def _cut(starts: Sequence[int], items: Sequence[_Item]) -> list[tuple[_Item, ...]]:
+def _cut(starts: Sequence[int], items: tuple[_Item, ...]) -> list[tuple[_Item, ...]]:
     """Lists out of one, by where they begin and end."""
-    return [tuple(items[start:end]) for start, end in pairwise(starts)]
+    return [items[start:end] for start, end in pairwise(starts)]
 
 
 def _order_twins(problem: OrderingProblem) -> list[list[int]]:
@@ -103,25 +106,36 @@ def _order_twins(problem: OrderingProblem) -> list[list[int]]:
     counts = Counter(rough)
     if len(counts) == len(rough):
         return successors
-    readers: dict[int, list[int]] = {}
-    earlier: list[list[int]] = [[] for _ in successors]
-    for node, buffers in enumerate(problem.reads):
-        for buffer in buffers:
-            readers.setdefault(buffer, []).append(node)
-        for other in problem.successors[node]:
-            earlier[other].append(node)
+    alike = [node for node, kind in enumerate(rough) if counts[kind] > 1]
+    readers, earlier = _surroundings(problem, alike)
     last: dict[object, int] = {}
-    for node, others in enumerate(problem.successors):
-        if counts[rough[node]] == 1:
-            continue
-        made = tuple(_kind_of(problem, buffer, readers) for buffer in problem.makes[node])
-        around = (*sorted(others), -1, *sorted(earlier[node]), -1, *sorted(problem.reads[node]))
-        kind = (problem.rise[node], problem.takes[node], made, around)
+    for node in alike:
+        made = tuple([_kind_of(problem, buffer, readers) for buffer in problem.makes[node]])
+        around = (*sorted(problem.successors[node]), -1, *sorted(earlier[node]), -1)
+        read = tuple(sorted(problem.reads[node]))
+        kind = (problem.rise[node], problem.takes[node], made, around, read)
         twin = last.get(kind)
         if twin is not None:
             successors[twin].append(node)
         last[kind] = node
     return successors
+
+
+def _surroundings(
+    problem: OrderingProblem, nodes: Sequence[int]
+) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """The readers of what ``nodes`` make, and what each of them waits for."""
+    earlier: dict[int, list[int]] = {node: [] for node in nodes}
+    for node, others in enumerate(problem.successors):
+        for other in others:
+            if other in earlier:
+                earlier[other].append(node)
+    readers: dict[int, list[int]] = {b: [] for node in nodes for b in problem.makes[node]}
+    for node, buffers in enumerate(problem.reads):
+        for buffer in buffers:
+            if buffer in readers:
+                readers[buffer].append(node)
+    return readers, earlier
 
 
 def _kind_of(

@@ -14,6 +14,7 @@ from benchmarks.random_orders import make_problem
 from popc.ir import Graph
 from popc.ops.aliases import find_aliases
 from popc.options import ScheduleOptions, TieBreaker
+from popc.schedule import reach
 from popc.schedule.algorithms import (
     clustering_order,
     kahn_order,
@@ -228,8 +229,8 @@ def test_a_region_is_measured_as_in_the_whole(problem: OrderingProblem) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(problem=problems(9), data=st.data())
-def test_marks_of_what_follows(problem: OrderingProblem, data: st.DataObject) -> None:
+@given(problem=problems(9), data=st.data(), near=st.sampled_from([0, 2, 100]))
+def test_marks_of_what_follows(problem: OrderingProblem, data: st.DataObject, near: int) -> None:
     marks = st.sets(st.integers(0, 3))
     lists = st.lists(marks, min_size=len(problem), max_size=len(problem))
     held, asked = (dict(enumerate(data.draw(lists))) for _ in range(2))
@@ -238,9 +239,11 @@ def test_marks_of_what_follows(problem: OrderingProblem, data: st.DataObject) ->
     for node in reversed(order):
         later = problem.successors[node]
         after[node] = {mark for other in later for mark in held[other] | after[other]}
-    successors = dict(enumerate(problem.successors))
+    holders = {mark: {node for node in order if mark in held[node]} for mark in range(4)}
     expected = {(node, mark) for node in order for mark in asked[node] & after[node]}
-    assert find_followed(order, successors, held, asked) == expected
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(reach, "_NEAR", near)
+        assert find_followed(order, problem.successors, holders, asked) == expected
 
 
 # -- local search ----------------------------------------------------------------------------------
