@@ -22,6 +22,7 @@ from popc.transforms.common_subexpressions import CommonSubexpressions
 from popc.transforms.constant_folding import ConstantFolding
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.distribute_batch_norm import DistributeBatchNorm
+from popc.transforms.early_slices import EarlySlices
 from popc.transforms.fold_batch_norm import FoldBatchNorm
 from popc.transforms.fold_channel_ops import FoldChannelOps
 from popc.transforms.fuse_byte_epilogues import FuseByteEpilogues
@@ -134,6 +135,19 @@ PIPELINE: Final[tuple[PassPhase, ...]] = (
         ),
         repeat=True,
         snapshot=Snapshot.FWD1,
+        before_gradients=True,
+    ),
+    # When attention and normalisation are one op each.  Before differentiation: rows that nobody
+    # reads have no gradients.
+    PassPhase(
+        "early slices",
+        (
+            EarlySlices,
+            CommonSubexpressions,  # two that read the same rows of a tensor
+            ConstantFolding,  # rows of constants
+            DeadCode,  # what made all rows
+        ),
+        repeat=True,
         before_gradients=True,
     ),
     # When the ops are those that gradients are taken of; gradients are placed beside them.

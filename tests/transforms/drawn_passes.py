@@ -14,6 +14,7 @@ from popc.transforms.base import RewritePass
 from popc.transforms.batch_serialization.sums import SumParts
 from popc.transforms.constant_folding import ConstantFolding
 from popc.transforms.distribute_batch_norm import DistributeBatchNorm
+from popc.transforms.early_slices import EarlySlices
 from popc.transforms.fold_batch_norm import FoldBatchNorm
 from popc.transforms.fold_channel_ops import FoldChannelOps
 from popc.transforms.fuse_byte_epilogues import FuseByteEpilogues
@@ -302,9 +303,37 @@ def _statistics(d: Drawing) -> Tensor:
     return d("BatchNormalizationTraining", x, scale, bias, epsilon=1e-2)
 
 
+def _rows(d: Drawing) -> Tensor:
+    """Some rows of what a few ops have made, each of the ops before."""
+    dtype = d.dtype(DType.FLOAT32, DType.FLOAT64, DType.FLOAT16)
+    x = d.input((d.number(1, 3), d.number(2, 4), 2), dtype)
+    for _ in range(d.number(1, 4)):
+        batch, rows, columns = x.type.shape
+        kind = d.number(0, 4)
+        if kind == 0:
+            x = d("MatMul", x, d.input((columns, d.number(1, 3)), dtype))
+        elif kind == 1:
+            scale = d.input(d.of((columns,), (1,), (rows, columns)), dtype)
+            axis = d.of(-1, 2, 1)
+            x = d("RMSNormalization", x, scale, axis=axis, epsilon=1e-2, stash_type="float32")
+        elif kind == 2:
+            operand = d.input(d.of((rows, 1), (columns,), (batch, 1, columns), ()), dtype)
+            x = d("Max", *((x, operand) if d.flag() else (operand, x)))
+        elif kind == 3:
+            x = d("Transpose", x, perm=d.of((1, 0, 2), (0, 2, 1), (2, 1, 0)))
+        else:
+            x = d("Reshape", x, shape=d.of((rows, batch, columns), (batch, columns, rows)))
+    axis, shape = d.number(0, 2), list(x.type.shape)
+    start = d.number(0, shape[axis] - 1)
+    shape[axis] = d.number(1, shape[axis] - start)
+    starts = tuple(start if index == axis else 0 for index in range(3))
+    return d("Slice", x, starts=starts, sizes=tuple(shape), steps=(1, 1, 1))
+
+
 DRAWN_PASSES: Final[Mapping[type[RewritePass], DrawnPass]] = {
     ConstantFolding: DrawnPass(ConstantFolding(1 << 20), _folded, bits=True),
     DistributeBatchNorm: DrawnPass(DistributeBatchNorm(2), _statistics, extremes=False),
+    EarlySlices: DrawnPass(EarlySlices(), _rows),
     FoldBatchNorm: DrawnPass(FoldBatchNorm(), _batch_norm),
     # Beside larger weights, the least may round to 0: infinite inputs show that, and nothing else.
     FoldChannelOps: DrawnPass(FoldChannelOps(), _channel_ops, extremes=False),

@@ -1,0 +1,179 @@
+"""Compute only the rows of which something is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import ClassVar, Final, TypeAlias
+
+from popc.ir import AttributeMap, Graph, Op, Tensor
+from popc.ir.attributes import integer, integers
+from popc.ops import OPS
+from popc.ops.build import build
+from popc.ops.infer import normal_axis
+from popc.transforms.base import RewritePass
+from popc.transforms.match import only_user
+from popc_runtime.ground.frozen import frozen
+
+__all__ = ["EarlySlices"]
+
+# Operands of an op of whose result only a part along an axis is read, and along which axis only a
+# part of each is read then; none if that cannot be told.
+_Cuts: TypeAlias = Mapping[int, int]
+
+_WORTH: Final = ("Attention", "LayerNormalization", "MatMul", "RMSNormalization")
+
+
+@frozen
+class EarlySlices(RewritePass):
+    """A Slice of rows moves in front of what makes each row by itself.
+
+    Classifiers read one token of all that a transformer makes: its last layer is computed for that
+    one alone, and so are its gradients.
+
+    Before::
+
+        %a = MatMul(%x, @w)
+        %b = Gelu(%a)
+        %y = Slice(%b) starts=[0, 0, 0] sizes=[8, 1, 192] steps=[1, 1, 1]
+
+    After::
+
+        %c = Slice(%x) starts=[0, 0, 0] sizes=[8, 1, 64] steps=[1, 1, 1]
+        %a = MatMul(%c, @w)
+        %y = Gelu(%a)
+
+    Only if it comes to a product, a normalisation or attention: the other ops are part of what is
+    computed before them.
+    """
+
+    name: ClassVar[str] = "early_slices"
+
+    def rewrite(self, graph: Graph, op: Op) -> bool:
+        """Exchange a Slice and the op before it."""
+        axis = _narrowed_axis(op) if op.op_type == "Slice" else None
+        if axis is None or not _is_worth(graph, op.operand(0), axis):
+            return False
+        inner = op.operand(0).producer
+        assert inner is not None, "an op is worth a Slice in front of it"
+        operands = list(inner.inputs)
+        for index, along in _cuts(graph, inner, axis).items():
+            operands[index] = _part(graph, inner.operand(index), op, axis, along, inner)
+        attributes: AttributeMap = {**inner.attributes}
+        if inner.op_type == "Reshape":
+            attributes["shape"] = op.output.type.shape
+        new = build(graph, inner.op_type, operands, attributes, settings=inner.settings)
+        graph.replace_op(op, new.outputs[:1])
+        return True
+
+
+def _narrowed_axis(op: Op) -> int | None:
+    """The only axis along which a Slice leaves something out."""
+    before, after = op.operand(0).type.shape, op.output.type.shape
+    axes = [
+        axis for axis, (all_, some) in enumerate(zip(before, after, strict=True)) if all_ != some
+    ]
+    reversed_ = any(step < 0 for step in integers(op.attributes, "steps"))
+    return axes[0] if len(axes) == 1 and op.output.type.size and not reversed_ else None
+
+
+def _part(graph: Graph, tensor: Tensor, op: Op, axis: int, along: int, inner: Op) -> Tensor:
+    """The part of an operand of ``inner`` that makes what the Slice ``op`` takes of the result."""
+    shape = tensor.type.shape
+    window = {key: integers(op.attributes, key)[axis] for key in ("starts", "sizes", "steps")}
+    attributes: AttributeMap = {
+        key: (*all_[:along], window[key], *all_[along + 1 :])
+        for key, all_ in (
+            ("starts", (0,) * len(shape)),
+            ("sizes", shape),
+            ("steps", (1,) * len(shape)),
+        )
+    }
+    return build(graph, "Slice", [tensor], attributes, settings=inner.settings).output
+
+
+def _is_worth(graph: Graph, tensor: Tensor, axis: int) -> bool:
+    """True if a Slice along ``axis`` can move in front of something that takes time."""
+    inner = tensor.producer
+    if inner is None:
+        return False
+    cuts = _cuts(graph, inner, axis)
+    return bool(cuts) and (
+        inner.op_type in _WORTH
+        or any(_is_worth(graph, inner.operand(index), along) for index, along in cuts.items())
+    )
+
+
+def _cuts(graph: Graph, op: Op, axis: int) -> _Cuts:
+    """The cuts of an op whose first result is only read once, where it is made."""
+    user = only_user(graph, op.outputs[0])
+    spare = op.outputs[1:]
+    if user is None or user.settings.place != op.settings.place:
+        return {}
+    if any(tensor.uses or graph.is_output(tensor) for tensor in spare):
+        return {}
+    rule = _RULES.get(op.op_type)
+    if rule is not None:
+        return rule(op, axis)
+    spec = OPS.get(op.op_type)
+    plain = spec is not None and spec.elementwise and not spec.random and not spec.foreign
+    return _broadcast(op, axis) if plain else {}
+
+
+def _broadcast(op: Op, axis: int) -> _Cuts:
+    """Operands have the shape of the result, or are repeated."""
+    back = axis - op.outputs[0].type.rank
+    return {
+        index: tensor.type.rank + back
+        for index, tensor in enumerate(op.inputs)
+        if tensor is not None and -back <= tensor.type.rank and tensor.type.shape[back] != 1
+    }
+
+
+def _normalised(op: Op, axis: int) -> _Cuts:
+    rows = normal_axis(integer(op.attributes, "axis"), op.outputs[0].type.rank)
+    return _broadcast(op, axis) if axis < rows else {}
+
+
+def _product(op: Op, axis: int) -> _Cuts:
+    left, right = op.operand(0).type, op.operand(1).type
+    rank = op.output.type.rank
+    plain = len(op.present_inputs) == 2 and left.rank == rank and right.rank == 2
+    return {0: axis} if plain and axis < rank - 1 else {}
+
+
+def _reshaped(op: Op, axis: int) -> _Cuts:
+    """The axis of the operand that has the same elements."""
+    before, after = op.operand(0).type.shape, op.output.type.shape
+    for own, size in enumerate(before):
+        if size == after[axis] != 1 and prod(before[:own]) == prod(after[:axis]):
+            return {0: own}
+    return {}
+
+
+def _transposed(op: Op, axis: int) -> _Cuts:
+    return {0: integers(op.attributes, "perm")[axis]}
+
+
+def _queries(op: Op, axis: int) -> _Cuts:
+    """Queries that see the same keys wherever they stand."""
+    attributes = op.attributes
+    windows = (integer(attributes, f"{side}_window", -1) for side in ("left", "right"))
+    bounded = integer(attributes, "causal", 0) or any(window >= 0 for window in windows)
+    rows = 1 if integer(attributes, "heads_last", 0) else 2
+    if axis != rows or bounded or integer(attributes, "scores", -1) >= 0:
+        return {}
+    mask = op.inputs[3] if len(op.inputs) > 3 else None
+    if mask is None or mask.type.rank < 2 or mask.type.shape[-2] == 1:
+        return {0: 2}
+    return {0: 2, 3: mask.type.rank - 2}
+
+
+_RULES: Final[Mapping[str, Callable[[Op, int], _Cuts]]] = {
+    "Attention": _queries,
+    "LayerNormalization": _normalised,
+    "MatMul": _product,
+    "RMSNormalization": _normalised,
+    "Reshape": _reshaped,
+    "Transpose": _transposed,
+}
