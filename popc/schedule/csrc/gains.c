@@ -18,8 +18,8 @@ static int64_t mark_dying(State *s, int64_t start, int64_t length) {
     s->epoch++;
     for (int64_t place = start; place < start + length; place++) {
         const int64_t node = s->order[place];
-        for (int64_t i = shift->reads.starts[node]; i < shift->reads.starts[node + 1]; i++) {
-            const int64_t buffer = shift->reads.items[i], last = s->last[buffer];
+        for (int64_t i = s->reads.starts[node]; i < s->reads.starts[node + 1]; i++) {
+            const int64_t buffer = s->reads.items[i], last = s->last[buffer];
             if (last < start || last >= start + length || s->stamp[buffer] == s->epoch) continue;
             s->stamp[buffer] = s->epoch;
             bytes += shift->frees[buffer];
@@ -30,26 +30,26 @@ static int64_t mark_dying(State *s, int64_t start, int64_t length) {
 
 // Marks the buffers that a block reads, with the place of the last reader in it.
 static void mark_reads(State *s, int64_t start, int64_t length) {
-    const Lists reads = s->shift->reads;
+    const ShortLists reads = s->reads;
     s->epoch++;
     for (int64_t place = start; place < start + length; place++) {
         const int64_t node = s->order[place];
         for (int64_t i = reads.starts[node]; i < reads.starts[node + 1]; i++) {
             s->stamp[reads.items[i]] = s->epoch;
-            s->value[reads.items[i]] = place;
+            s->value[reads.items[i]] = (int32_t)place;
         }
     }
 }
 
 int64_t write_moved(const State *s, int64_t start, int64_t length, int64_t target) {
-    const size_t block = (size_t)length * sizeof(int64_t);
+    const size_t block = (size_t)length * sizeof(int32_t);
     if (target < start) {
         memcpy(s->scratch, s->order + start, block);
-        memcpy(s->scratch + length, s->order + target, (size_t)(start - target) * sizeof(int64_t));
+        memcpy(s->scratch + length, s->order + target, (size_t)(start - target) * sizeof(int32_t));
         return start - target + length;
     }
     const int64_t between = target - start;
-    memcpy(s->scratch, s->order + start + length, (size_t)between * sizeof(int64_t));
+    memcpy(s->scratch, s->order + start + length, (size_t)between * sizeof(int32_t));
     memcpy(s->scratch + between, s->order + start, block);
     return between + length;
 }
@@ -64,7 +64,7 @@ static int64_t stretch(State *s, int64_t start, int64_t length, int64_t target) 
     const int64_t count = write_moved(s, start, length, target);
     s->epoch++;
     for (int64_t i = 0; i < count; i++) {
-        s->new_place[s->scratch[i]] = first + i;
+        s->new_place[s->scratch[i]] = (int32_t)(first + i);
         s->seen[s->scratch[i]] = s->epoch;
     }
     int64_t change = 0;
@@ -91,7 +91,7 @@ static void consider(Move *best, Gain gain, int64_t target) {
 
 static void walk_earlier(State *s, int64_t start, int64_t length, int64_t low, Move *best) {
     Shift *shift = s->shift;
-    const Lists reads = shift->reads;
+    const ShortLists reads = s->reads;
     const int64_t rank = sum_block(s, shift->ranks, start, length);
     const int64_t made = sum_block(s, shift->made, start, length);
     int64_t loose = mark_dying(s, start, length), mark = s->epoch;
@@ -117,7 +117,7 @@ static void walk_earlier(State *s, int64_t start, int64_t length, int64_t low, M
 
 static void walk_later(State *s, int64_t start, int64_t length, int64_t high, Move *best) {
     Shift *shift = s->shift;
-    const Lists reads = shift->reads;
+    const ShortLists reads = s->reads;
     const int64_t rank = sum_block(s, shift->ranks, start, length);
     const int64_t made = sum_block(s, shift->made, start, length);
     int64_t loose = mark_dying(s, start, length);
@@ -173,8 +173,8 @@ static void note(State *s, int64_t place, int64_t frees, int64_t steps) {
 // The last place before a block at which a buffer is read; -1 if there is none.
 static int64_t last_read_before(const State *s, int64_t buffer, int64_t start) {
     int64_t last = -1;
-    for (int64_t i = s->first_reader[buffer]; i < s->first_reader[buffer + 1]; i++) {
-        const int64_t place = s->place[s->readers[i]];
+    for (int64_t i = s->readers.starts[buffer]; i < s->readers.starts[buffer + 1]; i++) {
+        const int64_t place = s->place[s->readers.items[i]];
         if (place < start && place > last) last = place;
     }
     return last;
@@ -182,12 +182,12 @@ static int64_t last_read_before(const State *s, int64_t buffer, int64_t start) {
 
 // True if buffers that die in a block have so many readers that a walk is shorter.
 static bool are_readers_many(const State *s, int64_t start, int64_t length, int64_t low) {
-    const Lists reads = s->shift->reads;
+    const ShortLists reads = s->reads;
     int64_t left = FEW_READERS * (start - low + length);
     for (int64_t place = start; place < start + length; place++) {
         const int64_t node = s->order[place];
         for (int64_t i = reads.starts[node]; i < reads.starts[node + 1]; i++) {
-            const int64_t *first = s->first_reader + reads.items[i];
+            const int32_t *first = s->readers.starts + reads.items[i];
             if (s->last[reads.items[i]] == place) left -= first[1] - first[0];
         }
     }
@@ -195,7 +195,7 @@ static bool are_readers_many(const State *s, int64_t start, int64_t length, int6
 }
 
 static void scan_earlier(State *s, int64_t start, int64_t length, int64_t low, Move *best) {
-    const Lists reads = s->shift->reads;
+    const ShortLists reads = s->reads;
     const int64_t end = start + length;
     for (int64_t place = start; place < end; place++) {
         const int64_t node = s->order[place];
@@ -218,7 +218,7 @@ static void scan_earlier(State *s, int64_t start, int64_t length, int64_t low, M
 }
 
 static void scan_later(State *s, int64_t start, int64_t length, int64_t high, Move *best) {
-    const Lists reads = s->shift->reads;
+    const ShortLists reads = s->reads;
     const int64_t end = start + length;
     mark_reads(s, start, length);
     for (int64_t place = start; place < end; place++) {

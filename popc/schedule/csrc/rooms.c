@@ -2,7 +2,7 @@
 #include "search.h"
 
 // The place of the last node of a list before a limit; -1 if there is none.
-static int64_t last_before(const State *s, Lists lists, int64_t node, int64_t limit) {
+static int64_t last_before(const State *s, ShortLists lists, int64_t node, int64_t limit) {
     int64_t last = -1;
     for (int64_t i = lists.starts[node]; i < lists.starts[node + 1]; i++) {
         const int64_t place = s->place[lists.items[i]];
@@ -12,7 +12,7 @@ static int64_t last_before(const State *s, Lists lists, int64_t node, int64_t li
 }
 
 // The place of the first node of a list at or behind a limit; the number of nodes if none is there.
-static int64_t first_from(const State *s, Lists lists, int64_t node, int64_t limit) {
+static int64_t first_from(const State *s, ShortLists lists, int64_t node, int64_t limit) {
     int64_t first = s->shift->nodes;
     for (int64_t i = lists.starts[node]; i < lists.starts[node + 1]; i++) {
         const int64_t place = s->place[lists.items[i]];
@@ -24,27 +24,27 @@ static int64_t first_from(const State *s, Lists lists, int64_t node, int64_t lim
 // A place outside is held by another one only if none is nearer, so that lists of nodes outside,
 // which may be long, are not looked through.
 void find_neighbours(State *s, int64_t first, int64_t end) {
-    const Lists later = s->shift->later, earlier = {s->starts, s->earlier};
+    const ShortLists later = s->later, earlier = s->earlier;
     for (int64_t place = end - 1; place >= first; place--) {
         const int64_t node = s->order[place];
-        s->until[place] = first_from(s, later, node, place);
+        s->until[place] = (int32_t)first_from(s, later, node, place);
         for (int64_t i = earlier.starts[node]; i < earlier.starts[node + 1]; i++) {
             const int64_t other = s->place[earlier.items[i]];
-            if (other < first && s->until[other] >= first) s->until[other] = place;
+            if (other < first && s->until[other] >= first) s->until[other] = (int32_t)place;
         }
     }
     for (int64_t place = first; place < end; place++) {
         const int64_t node = s->order[place];
-        s->after[place] = last_before(s, earlier, node, place);
+        s->after[place] = (int32_t)last_before(s, earlier, node, place);
         for (int64_t i = later.starts[node]; i < later.starts[node + 1]; i++) {
             const int64_t other = s->place[later.items[i]];
-            if (other >= end && s->after[other] < end) s->after[other] = place;
+            if (other >= end && s->after[other] < end) s->after[other] = (int32_t)place;
         }
     }
 }
 
 void find_room(const State *s, int64_t start, int64_t length, int64_t *low, int64_t *high) {
-    const Lists later = s->shift->later, earlier = {s->starts, s->earlier};
+    const ShortLists later = s->later, earlier = s->earlier;
     const int64_t end = start + length, window = s->shift->window, nodes = s->shift->nodes;
     int64_t lowest = start > window ? start - window : 0;
     int64_t highest = nodes - end > window ? end + window : nodes;

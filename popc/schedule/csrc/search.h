@@ -10,18 +10,23 @@ typedef struct {
     int64_t target;
 } Move;
 
+// Lists of nodes or buffers, of half the size: what is looked at all the time stays in the cache.
+typedef struct { int32_t *starts, *items; } ShortLists;
+
 typedef struct {
     Shift *shift;
-    int64_t *order;
-    int64_t *place;  // of each node
-    int64_t *turn, *tried;  // of each node, when it is tried; of each turn, the longest block
-    int64_t *last;  // of each buffer, the place of the last reader
+    ShortLists later, earlier;  // of each node, those that wait for it, and that it waits for
+    ShortLists reads, readers;  // of each node, buffers; of each buffer, nodes
+    int32_t *order;
+    int32_t *place;  // of each node
+    int32_t *turn, *tried;  // of each node, when it is tried; of each turn, the longest block
+    int32_t *last;  // of each buffer, the place of the last reader
     int64_t *live;  // before each place
-    int64_t *starts, *earlier;  // of each node, those that it waits for
-    int64_t *after, *until;  // of places: the last before and the first behind that hold its node
-    int64_t *first_reader, *readers;  // of each buffer, the nodes that read it
-    int64_t *scratch, *new_place, *seen;  // of places, of nodes, of nodes
-    int64_t *value, *stamp;  // of buffers
+    int32_t *after, *until;  // of places: the last before and the first behind that hold its node
+    int32_t *scratch, *new_place;  // of places, of nodes
+    int64_t *seen;  // of nodes
+    int32_t *value;  // of buffers
+    int64_t *stamp;
     int64_t *turns, *changes;  // of places: what `look_along` finds there; else 0
     int64_t epoch;  // what is stamped with it is marked
     int64_t peak;

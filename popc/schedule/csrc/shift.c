@@ -10,18 +10,18 @@ enum { BETWEEN_QUESTIONS = 64 };  // blocks or states until the caller is asked 
 // Finds again what depends on the order from place `first` to `end`.
 static void refresh(State *s, int64_t first, int64_t end) {
     const Shift *shift = s->shift;
-    const Lists reads = shift->reads;
+    const ShortLists reads = s->reads;
     s->epoch++;
     for (int64_t place = end - 1; place >= first; place--) {
         const int64_t node = s->order[place];
         int64_t change = shift->made[node];
-        s->place[node] = place;
+        s->place[node] = (int32_t)place;
         for (int64_t i = reads.starts[node]; i < reads.starts[node + 1]; i++) {
             const int64_t buffer = reads.items[i];
             if (s->last[buffer] >= end || s->stamp[buffer] == s->epoch || shift->stays[buffer])
                 continue;
             s->stamp[buffer] = s->epoch;
-            s->last[buffer] = place;
+            s->last[buffer] = (int32_t)place;
             change -= shift->frees[buffer];
         }
         s->live[place + 1] = change;
@@ -54,8 +54,9 @@ static int64_t sum_steps(const State *s, int64_t first, int64_t end, int64_t *hi
 static bool accept(State *s, int64_t start, int64_t length, Move move) {
     const int64_t first = start < move.target ? start : move.target;
     const int64_t end = (start < move.target ? move.target : start) + length;
-    const size_t bytes = (size_t)(end - first) * sizeof(int64_t);
-    int64_t highest, *old = s->new_place;  // which has room for all nodes, and is free now
+    const size_t bytes = (size_t)(end - first) * sizeof(int32_t);
+    int64_t highest;
+    int32_t *const old = s->new_place;  // which has room for all nodes, and is free now
     const int64_t before = sum_steps(s, first, end, &highest);
     write_moved(s, start, length, move.target);
     memcpy(old, s->order + first, bytes);
@@ -120,7 +121,7 @@ static void search(State *s) {
         const int64_t moves = shift->moves;
         for (int64_t i = 0; i < shift->nodes; i++) {
             if (s->tried[i] != length - 1) continue;
-            s->tried[i] = length;
+            s->tried[i] = (int32_t)length;
             try_block(s, shift->shuffled[i], length);
             if (has_ended(s)) return;
         }
@@ -130,7 +131,7 @@ static void search(State *s) {
             length++;
         } else if (shift->moves > settled) {
             length = 1, settled = shift->moves;
-            memset(s->tried, 0, (size_t)shift->nodes * sizeof(int64_t));
+            memset(s->tried, 0, (size_t)shift->nodes * sizeof(int32_t));
         } else {
             return;
         }
@@ -145,33 +146,64 @@ static bool has_levels(const Shift *shift) {
     return false;
 }
 
+// So many short numbers of a block of memory, which begins behind them afterwards.
+static int32_t *cut_short(int64_t **memory, int64_t count) { return cut(memory, (count + 1) / 2); }
+
+static ShortLists shortened(Lists lists, int64_t count, int64_t **memory) {
+    const int64_t all = lists.starts[count];
+    const ShortLists made = {cut_short(memory, count + 1), cut_short(memory, all)};
+    for (int64_t i = 0; i <= count; i++) made.starts[i] = (int32_t)lists.starts[i];
+    for (int64_t i = 0; i < all; i++) made.items[i] = (int32_t)lists.items[i];
+    return made;
+}
+
+// For each number below a limit the lists in which it is, of so many.
+static ShortLists turned(ShortLists lists, int64_t count, int64_t limit, int64_t **memory) {
+    const int64_t all = lists.starts[count];
+    const ShortLists made = {cut_short(memory, limit + 2), cut_short(memory, all)};
+    for (int64_t i = 0; i < all; i++) made.starts[lists.items[i] + 2]++;
+    for (int64_t i = 2; i < limit + 2; i++) made.starts[i] += made.starts[i - 1];
+    for (int64_t list = 0; list < count; list++)  // each start moves to the end of its list
+        for (int64_t i = lists.starts[list]; i < lists.starts[list + 1]; i++)
+            made.items[made.starts[lists.items[i] + 1]++] = (int32_t)list;
+    return made;
+}
+
+static void begin(State *s, int64_t *memory) {
+    const Shift *shift = s->shift;
+    const int64_t nodes = shift->nodes, buffers = shift->buffers;
+    s->later = shortened(shift->later, nodes, &memory);
+    s->reads = shortened(shift->reads, nodes, &memory);
+    s->earlier = turned(s->later, nodes, nodes, &memory);
+    s->readers = turned(s->reads, nodes, buffers, &memory);
+    s->order = cut_short(&memory, nodes), s->place = cut_short(&memory, nodes);
+    s->turn = cut_short(&memory, nodes), s->tried = cut_short(&memory, nodes);
+    s->after = cut_short(&memory, nodes), s->until = cut_short(&memory, nodes);
+    s->scratch = cut_short(&memory, nodes), s->new_place = cut_short(&memory, nodes);
+    s->last = cut_short(&memory, buffers), s->value = cut_short(&memory, buffers);
+    s->live = cut(&memory, nodes + 1), s->seen = cut(&memory, nodes);
+    s->stamp = cut(&memory, buffers);
+    s->turns = cut(&memory, nodes), s->changes = cut(&memory, nodes);
+    for (int64_t buffer = 0; buffer < buffers; buffer++) s->last[buffer] = -1;
+    for (int64_t i = 0; i < nodes; i++) s->turn[shift->shuffled[i]] = (int32_t)i;
+    for (int64_t place = 0; place < nodes; place++) s->order[place] = (int32_t)shift->order[place];
+    s->live[0] = shift->first_live;
+    refresh(s, 0, nodes);
+    find_neighbours(s, 0, nodes);
+    sum_steps(s, 0, nodes, &s->peak);
+}
+
 Outcome shift_blocks(Shift *shift) {
     const int64_t nodes = shift->nodes, buffers = shift->buffers;
-    const int64_t edges = shift->later.starts[nodes], reads = shift->reads.starts[nodes];
-    const int64_t count = 12 * nodes + 4 * buffers + edges + reads + 6;
-    int64_t *const all = calloc((size_t)count, sizeof(int64_t));
-    int64_t *memory = all;
-    if (!all) return NO_MEMORY;
-    State s = {.shift = shift, .order = shift->order, .has_levels = has_levels(shift)};
-    s.place = cut(&memory, nodes), s.tried = cut(&memory, nodes);
-    s.live = cut(&memory, nodes + 1), s.starts = cut(&memory, nodes + 2);
-    s.turn = cut(&memory, nodes), s.after = cut(&memory, nodes), s.until = cut(&memory, nodes);
-    s.scratch = cut(&memory, nodes), s.new_place = cut(&memory, nodes),
-    s.seen = cut(&memory, nodes);
-    s.last = cut(&memory, buffers), s.value = cut(&memory, buffers),
-    s.stamp = cut(&memory, buffers);
-    s.turns = cut(&memory, nodes), s.changes = cut(&memory, nodes);
-    s.first_reader = cut(&memory, buffers + 2), s.readers = cut(&memory, reads);
-    s.earlier = cut(&memory, edges);
-    for (int64_t buffer = 0; buffer < buffers; buffer++) s.last[buffer] = -1;
-    s.live[0] = shift->first_live;
-    turn_around(shift->later, nodes, nodes, s.starts, s.earlier);
-    turn_around(shift->reads, nodes, buffers, s.first_reader, s.readers);
-    for (int64_t i = 0; i < nodes; i++) s.turn[shift->shuffled[i]] = i;
-    refresh(&s, 0, nodes);
-    find_neighbours(&s, 0, nodes);
-    sum_steps(&s, 0, nodes, &s.peak);
+    const int64_t links = shift->later.starts[nodes] + shift->reads.starts[nodes];
+    const int64_t count = 10 * nodes + 3 * buffers + links + 32;
+    if (nodes >= INT32_MAX || buffers >= INT32_MAX || links >= INT32_MAX) return DONE;
+    int64_t *const memory = calloc((size_t)count, sizeof(int64_t));
+    if (!memory) return NO_MEMORY;
+    State s = {.shift = shift, .has_levels = has_levels(shift)};
+    begin(&s, memory);
     search(&s);
-    free(all);
+    for (int64_t place = 0; place < nodes; place++) shift->order[place] = s.order[place];
+    free(memory);
     return s.outcome;
 }
