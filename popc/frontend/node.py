@@ -66,6 +66,7 @@ class Node:
         self.name = name
         self.inputs = list(inputs)
         self.output_names = list(output_names)
+        self._settings: OpSettings | None = None  # of ops without a cut
         self.attributes = {
             name: value for name, value in attributes.items() if may_read(domain, op_type, name)
         }
@@ -244,7 +245,10 @@ class Node:
     ) -> list[Tensor]:
         """Add an IR op and return all its outputs."""
         graph = self.importer.graph
-        settings = OpSettings(origin=self.name, cut=cut)
+        settings = self._settings
+        if cut is not None or settings is None:
+            settings = OpSettings(origin=self.name, cut=cut)
+            self._settings = None if cut is not None else settings
         own = dict(attributes or {})
         if op_type in SUMS_OF_PRODUCTS and self.has(_PARTIALS_TYPE):
             own |= self._partials(inputs[0])

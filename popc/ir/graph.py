@@ -179,7 +179,7 @@ class Graph:
 
     def sort(self) -> list[Op]:
         """The same order as `topological`, found again from the links; so are the errors."""
-        order = order_by_links(self._ops, lambda op: [tensor.uses for tensor in op.outputs])
+        order = order_by_links(self._ops)
         if len(order) != len(self._ops):
             raise ValueError(f"graph {self.name!r} has a cycle")
         return order

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 __all__ = ["OrderedPair", "Ordering", "find_reached", "order_by_links", "order_closely"]
 
@@ -97,22 +97,35 @@ class Ordering(Generic[_T]):
         return [*before, *self._later.get(op, {}).values()]
 
 
-def order_by_links(ops: Iterable[_T], uses: Callable[[_T], Iterable[Mapping[_T, int]]]) -> list[_T]:
+class _Result(Protocol):
+    @property
+    def uses(self) -> Mapping[Any, int]:
+        """Its readers, and how often each reads it."""
+
+
+class _Linked(Protocol):
+    @property
+    def outputs(self) -> Sequence[_Result]:
+        """The results, in order."""
+
+
+_Op = TypeVar("_Op", bound=_Linked)
+
+
+def order_by_links(ops: Iterable[_Op]) -> list[_Op]:
     """``ops``, each after all that it reads; among ready ones, in the given order.
 
-    ``uses`` gives, for each result of an op, how often others read it.  Ops in cycles are left
-    out, and what follows them.
+    Ops in cycles are left out, and what follows them.
     """
     waiting = dict.fromkeys(ops, 0)
-    links = {op: list(uses(op)) for op in waiting}
     for op in waiting:
-        for readers in links[op]:
-            for user, reads in readers.items():
+        for result in op.outputs:
+            for user, reads in result.uses.items():
                 waiting[user] += reads
     order = [op for op, count in waiting.items() if count == 0]
     for op in order:  # grows while it is walked
-        for readers in links[op]:
-            for user, reads in readers.items():
+        for result in op.outputs:
+            for user, reads in result.uses.items():
                 left = waiting[user] = waiting[user] - reads
                 if left == 0:
                     order.append(user)

@@ -114,8 +114,8 @@ def _instruction(lowering: _Lowering, op: Op) -> list[Item]:
     return [
         Instruction(
             op.op_type,
-            tuple(lowering.slots.of(tensor) for tensor in op.inputs),
-            tuple(lowering.slots.of(tensor) for tensor in op.outputs),
+            tuple(map(lowering.slots.of, op.inputs)),
+            tuple(map(lowering.slots.of, op.outputs)),
             op.attributes,
             op.settings.origin,
         )

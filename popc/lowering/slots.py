@@ -15,11 +15,15 @@ class SlotTable:
     def __init__(self, plan: MemoryPlan) -> None:
         self._plan = plan
         self._numbers: dict[Slot, int] = {}
+        self._known: dict[Tensor, int] = {}
 
     def of(self, tensor: Tensor | None) -> int:
         """The slot number of ``tensor``; -1 for an absent operand."""
         if tensor is None:
             return -1
+        known = self._known.get(tensor)
+        if known is not None:
+            return known
         placement = self._plan.placements[tensor]
         slot = Slot(
             placement.region,
@@ -29,7 +33,8 @@ class SlotTable:
             placement.strides,
             placement.parameter,
         )
-        return self._numbers.setdefault(slot, len(self._numbers))
+        number = self._known[tensor] = self._numbers.setdefault(slot, len(self._numbers))
+        return number
 
     def initial(self, variable: Tensor) -> int:
         """The slot of the constant that ``variable`` starts as."""

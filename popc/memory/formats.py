@@ -56,7 +56,7 @@ def choose_formats(
             last.update(op.outputs)
         if not _writes_any(op) or len(op.outputs) != 1 or graph.is_output(op.output):
             continue
-        strides = normal_strides(op.output.type, _channels_last(op.output))
+        strides = _channels_last(op.output)
         if strides is None or not _finds(op, last, convolutions):
             continue
         if _suits_readers(graph, op.output):
@@ -65,14 +65,14 @@ def choose_formats(
     return found
 
 
-def _channels_last(image: Tensor) -> tuple[int, ...]:
-    """Strides of [N, C, H, W] with channels side by side; those of others as they are."""
+def _channels_last(image: Tensor) -> tuple[int, ...] | None:
+    """Strides of [N, C, H, W] with channels side by side, unless it lies so anyway, or is none."""
     type_ = image.type
     if type_.rank != len(_TO_CHANNELS_LAST) or type_.size == 0 or type_.shape[1] < _FEWEST_CHANNELS:
-        return contiguous_strides(type_)
+        return None
     turned = type_.with_shape(tuple(type_.shape[axis] for axis in _TO_CHANNELS_LAST))
     batch, row, column, channel = contiguous_strides(turned)
-    return batch, channel, row, column
+    return normal_strides(type_, (batch, channel, row, column))
 
 
 def _writes_any(op: Op) -> bool:

@@ -46,7 +46,10 @@ def plan_memory(
         [*(tensor for part in graph.walk() for tensor in part.constants), *initialised], on_bytes
     )
     formats = choose_formats(graph, CONVOLUTIONS if channels_last else BYTE_CONVOLUTIONS)
-    planner = _Planner(schedule, constants, find_aliases(graph, formats), inplace=inplace)
+    aliases = None if formats else schedule.aliases
+    if aliases is None:
+        aliases = find_aliases(graph, formats)
+    planner = _Planner(schedule, constants, aliases, inplace=inplace)
     for callee in called_graphs(graph):
         planner.plan_callee(callee)
     arena, state_bytes, remote_bytes = planner.plan_top(graph)

@@ -106,18 +106,20 @@ class _Finder:
         for op in graph.topological():
             views = self._views(op)
             if views is None:
-                places.update((t, Place(t, 0, self._formats.get(t))) for t in op.outputs)
-                self._enter(op)
+                for tensor in op.outputs:
+                    places[tensor] = Place(tensor, 0, self._formats.get(tensor))
+                if op.subgraphs:
+                    self._enter(op)
             else:
                 self.found.views.add(op)
                 places.update(zip(op.outputs, views, strict=True))
 
     def _enter(self, op: Op) -> None:
         callee = callee_of(op)
-        if callee is not None and callee not in self._called:
-            self._called.add(callee)
-            self.visit(callee)
-        if callee is not None or not op.subgraphs:
+        if callee is not None:
+            if callee not in self._called:
+                self._called.add(callee)
+                self.visit(callee)
             return
         places = self.found.places
         for index in range(first_capture(op), len(op.inputs)):
@@ -128,12 +130,12 @@ class _Finder:
 
     def _views(self, op: Op) -> list[Place] | None:
         """The places of ``op``'s outputs if it is a view of its operand 0, else ``None``."""
-        spec, source = OPS.get(op.op_type), op.optional(0)
-        if any(tensor in self._nested_outputs for tensor in op.outputs):
-            return None
         if op.op_type == "Concat":
-            return self._row(op)
+            return self._row(op) if self._nested_outputs.isdisjoint(op.outputs) else None
+        spec, source = OPS.get(op.op_type), op.optional(0)
         if source is None or spec is None or spec.view is None:
+            return None
+        if not self._nested_outputs.isdisjoint(op.outputs):
             return None
         places: list[Place] = []
         for index, output in enumerate(op.outputs):

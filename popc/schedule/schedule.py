@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from types import MappingProxyType
 
 from popc.ir import Graph, Op
-from popc.ops.aliases import find_aliases
+from popc.ops.aliases import Aliases, find_aliases
 from popc.options import ScheduleOptions
 from popc.schedule.build_problem import build_problem
 from popc.schedule.choose import Chooser
@@ -27,11 +28,13 @@ class Schedule:
         orders: The order of every graph: of the top graph without the load ops (it comes first),
             and of every graph nested in an op.
         reports: How the orders of parts with more than one op were found, inner graphs first.
+        aliases: Those of the graph, where they have been found for that.
     """
 
     load: tuple[Op, ...]
     orders: Mapping[Graph, tuple[Op, ...]]
     reports: tuple[PartReport, ...] = ()
+    aliases: Aliases | None = field(default=None, repr=False, compare=False)
 
 
 def build_schedule(
@@ -69,4 +72,4 @@ def build_schedule(
         if len(order) > 1:
             reports.append(report_on(part, choice))
     in_order = {part: orders[part] for part in graph.walk()}
-    return Schedule(load, MappingProxyType(in_order), tuple(reports))
+    return Schedule(load, MappingProxyType(in_order), tuple(reports), aliases)

@@ -302,6 +302,8 @@ def _repr(self: Any) -> str:
 
 
 def _eq(self: Any, other: object) -> Any:
+    if other is self:
+        return True
     if type(other) is not type(self):
         return NotImplemented
     key = _key(self)
