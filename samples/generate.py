@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,19 @@ from onnx import TensorProto, helper, numpy_helper
 
 import popc
 
-WORDS, WIDTH, HEADS, KEY_HEADS, DEPTH, INNER, LAYERS, LONGEST = 4096, 256, 8, 4, 32, 688, 4, 1024
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a Llama: ``depth`` of a head, ``inner`` of what lies between its layers."""
+
+    words: int = 4096
+    width: int = 256
+    heads: int = 8
+    key_heads: int = 4
+    depth: int = 32
+    inner: int = 704
+    layers: int = 4
+    longest: int = 1024
 
 
 def main() -> int:
@@ -140,7 +153,7 @@ def onnxruntime_steps(model: onnx.ModelProto, caches: list[Any], threads: int) -
 def _words(model: onnx.ModelProto) -> int:
     """The number of words that a model knows."""
     logits = next(each for each in model.graph.output if each.name == "logits")
-    return logits.type.tensor_type.shape.dim[-1].dim_value or WORDS
+    return logits.type.tensor_type.shape.dim[-1].dim_value or Sizes().words
 
 
 # -- a model ---------------------------------------------------------------------------------------
@@ -149,7 +162,8 @@ def _words(model: onnx.ModelProto) -> int:
 class _Builder:
     """Nodes and weights of a model, as they are added."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
         self.nodes: list[onnx.NodeProto] = []
         self.weights: dict[str, Any] = {}
         self._rng = np.random.default_rng(1)
@@ -168,49 +182,53 @@ class _Builder:
         return name
 
     def norm(self, x: str, name: str) -> str:
-        self.weights[name] = np.ones(WIDTH, np.float32)
+        self.weights[name] = np.ones(self.sizes.width, np.float32)
         return self.add("RMSNormalization", x, name, axis=-1)
 
 
-def small_llama(words: int = WORDS, layers: int = LAYERS) -> onnx.ModelProto:
+def small_llama(sizes: Sizes | None = None) -> onnx.ModelProto:
     """A Llama with random weights, with the names that transformers gives."""
-    made = _Builder()
-    angles = np.arange(LONGEST)[:, None] * 10000.0 ** (-np.arange(DEPTH // 2) / (DEPTH // 2))
+    sizes = sizes or Sizes()
+    made = _Builder(sizes)
+    half = sizes.depth // 2
+    angles = np.arange(sizes.longest)[:, None] * 10000.0 ** (-np.arange(half) / half)
     for name, function in (("cos", np.cos), ("sin", np.sin)):
         made.weights[name] = function(angles).astype(np.float32)
     visible = _visible(made)
-    x = made.add("Gather", made.weight("words", words, WIDTH), "input_ids")
-    for layer in range(layers):
+    x = made.add("Gather", made.weight("words", sizes.words, sizes.width), "input_ids")
+    for layer in range(sizes.layers):
         x = made.add("Add", x, _attention(made, made.norm(x, f"norm.{layer}"), visible, layer))
         x = made.add("Add", x, _inner(made, made.norm(x, f"inner.{layer}"), layer))
-    made.product(made.norm(x, "norm"), "head", WIDTH, words, out="logits")
-    return _model(made, layers, words)
+    made.product(made.norm(x, "norm"), "head", sizes.width, sizes.words, out="logits")
+    return _model(made)
 
 
 def _attention(made: _Builder, x: str, visible: str, layer: int) -> str:
+    sizes = made.sizes
     q, k, v = (
-        made.product(x, f"{name}.{layer}", WIDTH, heads * DEPTH)
-        for name, heads in (("q", HEADS), ("k", KEY_HEADS), ("v", KEY_HEADS))
+        made.product(x, f"{name}.{layer}", sizes.width, heads * sizes.depth)
+        for name, heads in (("q", sizes.heads), ("k", sizes.key_heads), ("v", sizes.key_heads))
     )
     q, k = (
         made.add("RotaryEmbedding", each, "cos", "sin", "position_ids", num_heads=heads)
-        for each, heads in ((q, HEADS), (k, KEY_HEADS))
+        for each, heads in ((q, sizes.heads), (k, sizes.key_heads))
     )
     parts = (f"{layer}.key", f"{layer}.value")
     past = [f"past_key_values.{part}" for part in parts]
     outputs = [f"read.{layer}", *(f"present.{part}" for part in parts)]
     node = helper.make_node("Attention", [q, k, v, visible, *past], outputs)
-    for name, heads in (("q_num_heads", HEADS), ("kv_num_heads", KEY_HEADS)):
+    for name, heads in (("q_num_heads", sizes.heads), ("kv_num_heads", sizes.key_heads)):
         node.attribute.append(helper.make_attribute(name, heads))
     made.nodes.append(node)
-    return made.product(outputs[0], f"o.{layer}", HEADS * DEPTH, WIDTH)
+    return made.product(outputs[0], f"o.{layer}", sizes.heads * sizes.depth, sizes.width)
 
 
 def _inner(made: _Builder, x: str, layer: int) -> str:
-    gate = made.product(x, f"gate.{layer}", WIDTH, INNER)
+    width, inner = made.sizes.width, made.sizes.inner
+    gate = made.product(x, f"gate.{layer}", width, inner)
     gate = made.add("Mul", gate, made.add("Sigmoid", gate))
-    inner = made.add("Mul", gate, made.product(x, f"up.{layer}", WIDTH, INNER))
-    return made.product(inner, f"down.{layer}", INNER, WIDTH)
+    both = made.add("Mul", gate, made.product(x, f"up.{layer}", width, inner))
+    return made.product(both, f"down.{layer}", inner, width)
 
 
 def _visible(made: _Builder) -> str:
@@ -226,14 +244,15 @@ def _visible(made: _Builder) -> str:
     return add("And", earlier, counted)
 
 
-def _model(made: _Builder, layers: int, words: int) -> onnx.ModelProto:
+def _model(made: _Builder) -> onnx.ModelProto:
+    sizes = made.sizes
     new, total = "sequence_length", "past_sequence_length + sequence_length"
 
     def tensors(when: str, length: str) -> list[onnx.ValueInfoProto]:
-        shape: list[str | int | None] = ["batch_size", KEY_HEADS, length, DEPTH]
+        shape: list[str | int | None] = ["batch_size", sizes.key_heads, length, sizes.depth]
         return [
             helper.make_tensor_value_info(f"{when}.{layer}.{part}", TensorProto.FLOAT, shape)
-            for layer in range(layers)
+            for layer in range(sizes.layers)
             for part in ("key", "value")
         ]
 
@@ -242,7 +261,9 @@ def _model(made: _Builder, layers: int, words: int) -> onnx.ModelProto:
         helper.make_tensor_value_info(name, TensorProto.INT64, ["batch_size", length])
         for name, length in whole.items()
     ]
-    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch_size", new, words])
+    logits = helper.make_tensor_value_info(
+        "logits", TensorProto.FLOAT, ["batch_size", new, sizes.words]
+    )
     graph = helper.make_graph(
         made.nodes,
         "llama",

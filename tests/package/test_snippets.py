@@ -22,7 +22,7 @@ import onnx
 import pytest
 
 import popc
-from samples.generate import small_llama
+from samples.generate import Sizes, small_llama
 from samples.networks import digits_cnn, digits_mlp
 from tests.serving.running import model as layer
 from tests.support.classical import colours_model
@@ -148,7 +148,7 @@ def _detector(folder: Path) -> None:
 
 
 def _decoder(folder: Path) -> None:
-    onnx.save(small_llama(words=64, layers=1), folder / "decoder.onnx")
+    onnx.save(small_llama(Sizes(words=64, layers=1)), folder / "decoder.onnx")
 
 
 def _layer(folder: Path) -> None:

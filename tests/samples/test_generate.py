@@ -12,7 +12,7 @@ from samples import generate
 def test_both_generate_the_same_tokens(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = generate.small_llama(words=64, layers=1)
+    model = generate.small_llama(generate.Sizes(words=64, layers=1))
     monkeypatch.setattr(generate, "small_llama", lambda: model)
     monkeypatch.setattr(sys, "argv", ["generate.py", "--tokens", "4", "--prompt", "3"])
     assert generate.main() == 0
