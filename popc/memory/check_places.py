@@ -122,7 +122,7 @@ def _check_contiguous(graph: Graph, plan: MemoryPlan, *, is_top: bool) -> Iterat
 def _reads_strided(op: Op) -> bool:
     """True if the kernel of ``op`` takes operands that are not contiguous.
 
-    Sums and the like over all pixels of an image [N, C, H, W] do, other reductions do not.
+    Sums and the like over all pixels of an image or a volume do, other reductions do not.
     """
     if op.op_type not in OPS:
         return False
@@ -130,8 +130,9 @@ def _reads_strided(op: Op) -> bool:
         return True
     if not op.op_type.startswith("Reduce") or "axes" not in op.attributes:
         return False
-    axes = {axis % op.operand(0).type.rank for axis in integers(op.attributes, "axes")}
-    return op.operand(0).type.rank == 4 and axes == {2, 3}
+    rank = op.operand(0).type.rank
+    axes = {axis % rank for axis in integers(op.attributes, "axes")}
+    return rank in (4, 5) and axes == set(range(2, rank))
 
 
 def _check_format(tensor: Tensor, plan: MemoryPlan) -> Iterator[str]:

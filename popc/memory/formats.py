@@ -39,7 +39,7 @@ _FEWEST_OF_GROUP: Final = 16  # channels; a panel of weights has as many columns
 BYTE_CONVOLUTIONS: Final = ("ConvInteger",)
 CONVOLUTIONS: Final = ("Conv", *BYTE_CONVOLUTIONS)
 _PARTS: Final = ("Slice", "Split")  # views, which lie as what they are parts of
-_TO_CHANNELS_LAST: Final = (0, 2, 3, 1)  # permutation from NCHW
+_IMAGES: Final = (4, 5)  # ranks of images and volumes
 
 
 def choose_formats(
@@ -68,11 +68,16 @@ def choose_formats(
 def _channels_last(image: Tensor) -> tuple[int, ...] | None:
     """Strides of [N, C, H, W] with channels side by side, unless it lies so anyway, or is none."""
     type_ = image.type
-    if type_.rank != len(_TO_CHANNELS_LAST) or type_.size == 0 or type_.shape[1] < _FEWEST_CHANNELS:
+    if type_.rank not in _IMAGES or type_.size == 0 or type_.shape[1] < _FEWEST_CHANNELS:
         return None
-    turned = type_.with_shape(tuple(type_.shape[axis] for axis in _TO_CHANNELS_LAST))
-    batch, row, column, channel = contiguous_strides(turned)
-    return normal_strides(type_, (batch, channel, row, column))
+    turned = type_.with_shape(tuple(type_.shape[axis] for axis in _to_channels_last(type_.rank)))
+    batch, *axes, channel = contiguous_strides(turned)
+    return normal_strides(type_, (batch, channel, *axes))
+
+
+def _to_channels_last(rank: int) -> tuple[int, ...]:
+    """The permutation from [N, C, H, W] to [N, H, W, C]."""
+    return (0, *range(2, rank), 1)
 
 
 def _writes_any(op: Op) -> bool:
@@ -128,7 +133,7 @@ def _reduces_pixels(op: Op) -> bool:
         return False
     rank = op.operand(0).type.rank
     axes = sorted(axis % rank for axis in integers(op.attributes, "axes"))
-    return rank == len(_TO_CHANNELS_LAST) and axes == [2, 3]
+    return rank in _IMAGES and axes == [*range(2, rank)]
 
 
 def _shuffled(op: Op) -> Op | None:
@@ -163,7 +168,9 @@ def _before_shuffle(op: Op) -> Op | None:
 def _gains(op: Op) -> bool:
     if op.op_type == "Reshape":
         return _shuffled(op) is not None
-    to_last = op.op_type == "Transpose" and op.attributes["perm"] == _TO_CHANNELS_LAST
+    permutation = op.attributes["perm"] if op.op_type == "Transpose" else ()
+    rank = op.operand(0).type.rank
+    to_last = rank in _IMAGES and permutation == _to_channels_last(rank)
     return to_last or _reduces_pixels(op) or (_writes_any(op) and not _has_short_rows(op))
 
 
@@ -171,13 +178,15 @@ def _has_short_rows(op: Op) -> bool:
     """True if ``op`` is a convolution of groups of few channels, other than of single ones.
 
     It reads and writes a part of each row of channels at a time, if it is not one that the runtime
-    computes row by row.
+    computes row by row.  Volumes of single channels take twice the time there, too.
     """
     group = op.attributes.get("group", 1)
     if op.op_type not in CONVOLUTIONS or group == 1:
         return False
     assert isinstance(group, int), f"{op!r}: group={group!r}"
     widths = (op.operand(0).type.shape[1], op.output.type.shape[1])
+    if op.output.type.rank > _IMAGES[0]:
+        return min(widths) < _FEWEST_OF_GROUP * group
     few = widths != (group, group) and min(widths) < _FEWEST_OF_GROUP * group
     return few and not (widths[0] == widths[1] and _goes_by_rows(op))
 

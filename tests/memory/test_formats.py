@@ -153,3 +153,18 @@ def test_groups_of_few_channels(few: int, dilation: int, *, is_last: bool) -> No
     small.output(_conv(small, y, 8))
     plan, _ = _plan(small)
     assert [plan.placements[image].strides is not None for image in (x, y)] == [is_last] * 2
+
+
+@pytest.mark.parametrize(("group", "is_last"), [(1, True), (2, True), (32, False)])
+def test_volumes(group: int, *, is_last: bool) -> None:
+    """They are images of one axis more, but for convolutions of groups of few channels."""
+    small = SmallGraph()
+    window = {"strides": (1, 1, 1), "dilations": (1, 1, 1), "pads": (1,) * 6}
+    first = small.constant(np.ones((32, 3, 3, 3, 3), np.float32))
+    x = small("Relu", small("Conv", small.input(1, 3, 4, 5, 6), first, group=1, **window))
+    second = small.constant(np.ones((32, 32 // group, 3, 3, 3), np.float32))
+    y = small("Conv", x, second, group=group, **window)
+    small.output(small("ReduceMean", y, axes=(2, 3, 4), keepdims=0))
+    plan, _ = _plan(small)
+    wanted = (15360, 4, 3840, 768, 128) if is_last else None
+    assert [plan.placements[image].strides for image in (x, y)] == [wanted] * 2

@@ -139,6 +139,39 @@ def test_results_of_any_width(library: Library, width: int, activation: str) -> 
     _convolve(library, narrow, _numbers(14, 6, 1, seed=1), 1, (1,), (0, 0), activation)
 
 
+@pytest.mark.parametrize("channels", [1, 3, 4, 7])
+@pytest.mark.parametrize(
+    ("size", "taps", "stride", "pads"),
+    [
+        ((41, 50), (3, 3), 1, (1, 1, 1, 1)),
+        ((40, 37), (7, 5), 2, (3, 2, 3, 2)),
+        ((37, 90), (3, 2), 4, (0, 1, 2, 0)),  # lines that no window reads
+        ((6, 900), (3, 3), 1, (1, 1, 1, 1)),  # long lines
+        ((9, 3000), (3, 3), 2, (1, 1, 1, 1)),  # too long for slabs
+        ((2, 9), (2, 9), 1, (0, 0, 0, 0)),
+    ],
+)
+def test_few_channels_become_many(
+    library: Library,
+    channels: int,
+    size: tuple[int, int],
+    taps: tuple[int, int],
+    stride: int,
+    pads: tuple[int, ...],
+) -> None:
+    """Plane by plane to pixel by pixel: slabs of the input are copied before they are read."""
+    x, w = _numbers(2, channels, *size), _numbers(19, channels, *taps, seed=1) / 8
+    strides = (stride, stride)
+    sizes = [(size[i] + pads[i] + pads[i + 2] - taps[i]) // stride + 1 for i in range(2)]
+    out = np.moveaxis(np.empty((2, *sizes, 19), np.float32), 3, 1)
+    attributes = {"strides": strides, "dilations": (1, 1), "pads": pads, "group": 1}
+    attributes |= {"activation": "Relu", "winograd": 0}
+    inputs = [x, w, _numbers(19, seed=2)]
+    expected = numpy_results("Conv", inputs, [out], attributes, (1, 2))[0]
+    (got,) = steady_results(library, "Conv", inputs, [out], attributes, (1, 2), most_threads=3)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("axis", [2, 3, 4])
 def test_axes_of_one_anywhere(library: Library, axis: int) -> None:
     shape, taps, strides, pads = [2, 3, 1, 1, 1], [4, 3, 1, 1, 1], [1, 1, 1], [0] * 6

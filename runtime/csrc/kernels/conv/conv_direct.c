@@ -3,15 +3,14 @@
 // Channels of the result are divided into strips of one to four vectors, and pixels into tiles
 // (direct.h).  Weights lie in panels of PANEL_COLUMNS channels (gemm.h), which have zeros beyond the
 // channels that there are: as archives store them, or packed here.  An input with other strides is
-// copied first, with its padding, so that the taps of a line are one run.
+// copied first, with its padding, so that the taps of a line are one run: all, or some lines at a time.
 #include <stdlib.h>
 
 #include "direct.h"
 
 enum {
     SLICE = 1024,  // numbers of a long window that all pixels of a block go by before the next ones
-    FEW_PIXELS =
-        256,  // that strips of weights, which come from far away, are worth being asked for
+    FEW_PIXELS = 256,  // that strips of weights, from far away, are worth being asked for
     // Of the input that all strips go by, or of strips that a tile goes by: 256 KiB, half of the second
     // cache of Zen 3.
     BLOCK_FLOATS = 1 << 16,
@@ -94,6 +93,10 @@ static void plan_chunks(State *state) {
         state->blocks = greater(
             state->blocks,
             lesser(ceil_div(wanted, state->parts), conv->pixels / (2 * MOST_PIXELS)));
+    if (state->input.slab) {
+        state->input.slab = lesser(state->input.slab, ceil_div(conv->result[1], state->blocks));
+        state->blocks = ceil_div(conv->result[1], state->input.slab);
+    }
     state->beside =
         few ? 1 : greater(1, BLOCK_FLOATS * state->strips / (state->k * LANES * state->vectors));
     state->beside = lesser(state->beside, lesser(state->strips, MOST_BESIDE));
@@ -140,6 +143,7 @@ static void *prepare(Params *params, Needs *needs) {
     const int64_t packed_now = state->packed ? 0 : state->packed_floats;
     if (state->slices > 1)
         needs->own = ceil_div(conv->pixels, state->blocks) * MOST_WIDTH * (int64_t)sizeof(float);
+    needs->own += slab_floats(conv, &state->input) * (int64_t)sizeof(float);
     needs->shared = (state->input.copy_floats + packed_now) * (int64_t)sizeof(float);
     return state;
 }
@@ -147,7 +151,8 @@ static void *prepare(Params *params, Needs *needs) {
 static void copy_line(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
-    ISA(copy_line)(&job->state->conv, &job->state->input, chunk, job->copy);
+    const Input *input = &job->state->input;
+    ISA(copy_line)(&job->state->conv, input, chunk, job->copy + chunk * line_floats(input));
 }
 
 static void pack(void *context, int64_t chunk, int thread) {
@@ -178,6 +183,11 @@ static Part part_of(const State *state, int64_t chunk) {
         .strip = state->strips * number / state->parts,
         .last = state->strips * (number + 1) / state->parts,
     };
+    if (state->input.slab) {
+        const int64_t pixels = state->input.slab * conv->result[2];
+        part.first = block * pixels;
+        part.end = lesser(conv->pixels, part.first + pixels);
+    }
     part.whole = part.last - part.strip <= state->beside && state->slices == 1;
     return part;
 }
@@ -340,7 +350,8 @@ static void convolve(void *context, int64_t chunk, int thread) {
     const State *state = job->state;
     const Conv *conv = &state->conv;
     const Part part = part_of(state, chunk);
-    float missing[MOST_WIDTH] = {0}, *partial = (float *)job->run->own[thread];
+    float missing[MOST_WIDTH] = {0}, *own = (float *)job->run->own[thread],
+          *partial = own + slab_floats(conv, &job->input);
     Tile tile = {
         .conv = conv,
         .input = &job->input,
@@ -350,6 +361,8 @@ static void convolve(void *context, int64_t chunk, int thread) {
         .distance = conv->stride[2] * job->input.source.axis[2],
         .expected = state->expected,
     };
+    if (job->input.slab)
+        tile.image = ISA(copy_slab)(conv, &job->input, part.image, part.first, part.end, own);
     for (int64_t first = part.strip; first < part.last; first += state->beside) {
         const int64_t count = lesser(state->beside, part.last - first);
         Strip strips[MOST_BESIDE];
@@ -373,7 +386,7 @@ static Failure run_direct(const void *argument, const Run *run) {
         job.weights = job.unpacked = (float *)run->shared + state->input.copy_floats;
         share_chunks(run, conv->groups * state->panels, pack, &job);
     }
-    if (state->input.copied) {
+    if (state->input.copied && !state->input.slab) {
         job.input.source.data = job.copy;
         share_chunks(run, ISA(input_lines)(conv, &state->input), copy_line, &job);
     }

@@ -27,7 +27,10 @@ typedef struct {
     int64_t *distances;  // from the first one, in floats
     float *outside;
     bool copied;
-    int64_t copy_floats;
+    int64_t copy_floats;  // of the whole input
+    // Or a slab of it is copied before so many lines of results are made, which find it in the first
+    // cache; 0 if not.
+    int64_t slab;
 } Input;
 
 // Lines of pixels that are like one become one in `conv`.  False if memory is exhausted.
@@ -39,7 +42,22 @@ void ISA(pack_weights_panel)(const Conv *conv, int64_t number, float *packed);
 
 // Lines of the copy, each of which can be made by itself.
 int64_t ISA(input_lines)(const Conv *conv, const Input *input);
-void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float *copy);
+void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float *to);
+static inline int64_t line_floats(const Input *input) { return input->source.axis[1]; }
+
+// Lines of the input under so many lines of results.
+static inline int64_t lines_under(const Conv *conv, int64_t results) {
+    return (results - 1) * conv->stride[1] + (conv->taps[1] - 1) * conv->dilation[1] + 1;
+}
+
+static inline int64_t slab_floats(const Conv *conv, const Input *input) {
+    return input->slab ? lines_under(conv, input->slab) * line_floats(input) : 0;
+}
+
+// Copies what pixels first .. end - 1 of results of an image, which are whole lines, read.  Returns where
+// the image would begin.
+const float *ISA(copy_slab)(
+    const Conv *conv, const Input *input, int64_t image, int64_t first, int64_t end, float *slab);
 
 // Some vectors of output channels of an image.
 typedef struct {

@@ -2,6 +2,11 @@
 
 #include "direct.h"
 
+enum {
+    FEW_CHANNELS = 8,  // more of them are worth a run of their own
+    SLAB_FLOATS = 1 << 13,  // the first cache
+};
+
 // Pixels that follow those of the last axis at the same distances belong to it; whether `count` lines
 // of these strides do.
 static bool append_lines(Conv *conv, int64_t count, int64_t x, int64_t y, int64_t residual) {
@@ -56,6 +61,14 @@ static void plan_copy(const Conv *conv, Input *input) {
     input->copy_floats = padded(step * conv->batch, 16);
 }
 
+// How many lines of results have a slab that stays in the first cache; a copy of the whole image comes
+// from the second one.  0: not even one.
+static int64_t slab_lines(const Conv *conv, const Input *input) {
+    const bool plane = input->source.size[0] == 1 && conv->result[1] > 1;
+    const int64_t lines = SLAB_FLOATS / line_floats(input) - lines_under(conv, 1);
+    return plane && lines >= 0 ? lines / conv->stride[1] + 1 : 0;
+}
+
 static void find_taps(const Conv *conv, Input *input) {
     const Source *source = &input->source;
     int64_t tap[AXES] = {0};
@@ -72,13 +85,15 @@ static void find_taps(const Conv *conv, Input *input) {
 bool ISA(plan_input)(Conv *conv, Input *input) {
     const bool aside = conv->x_channel == 1 || conv->groups * conv->in == 1;
     const bool joins = conv->groups == 1 && conv->dilation[2] == 1;
-    input->copied = !aside || (joins && conv->in < 8 && conv->taps[2] > 1);
+    input->copied = !aside || (joins && conv->in < FEW_CHANNELS && conv->taps[2] > 1);
     if (!input->copied) join_lines(conv);
     input->source = source_of(conv);
     input->run = conv->in;
     input->window = conv->window;
     if (input->copied) plan_copy(conv, input);
     if (input->copied && joins) {
+        input->slab = conv->in < FEW_CHANNELS ? slab_lines(conv, input) : 0;
+        if (input->slab) input->copy_floats = 0;
         input->run *= conv->taps[2];
         input->window /= conv->taps[2];
         input->source.taps[2] = 1;
@@ -119,13 +134,12 @@ int64_t ISA(input_lines)(const Conv *conv, const Input *input) {
     return conv->batch * input->source.size[0] * input->source.size[1];
 }
 
-void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float *copy) {
+void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float *to) {
     const Source *source = &input->source;
     const int64_t channels = conv->groups * conv->in, width = source->size[2];
     const int64_t h = number % source->size[1], rest = number / source->size[1];
     const int64_t row = h - conv->before[1], slice = rest % source->size[0] - conv->before[0];
     const int64_t image = rest / source->size[0];
-    float *to = copy + number * width * channels;
     if (row < 0 || row >= conv->size[1] || slice < 0 || slice >= conv->size[0]) {
         memset(to, 0, (size_t)(width * channels) * sizeof(float));
         return;
@@ -146,4 +160,15 @@ void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float 
     for (int64_t c = 0; c < channels; c++)
         for (int64_t i = 0; i < end - first; i++)
             to[i * channels + c] = from[c * conv->x_channel + i * conv->x_axis[2]];
+}
+
+const float *ISA(copy_slab)(
+    const Conv *conv, const Input *input, int64_t image, int64_t first, int64_t end, float *slab) {
+    const int64_t width = conv->result[2], line = first / width * conv->stride[1];
+    const int64_t lines = lines_under(conv, (end - first) / width), reach = lines_under(conv, 1);
+    const int64_t number = image * input->source.size[1] + line;
+    for (int64_t i = 0; i < lines; i++)
+        if (i % conv->stride[1] < reach)  // windows skip others
+            ISA(copy_line)(conv, input, number + i, slab + i * line_floats(input));
+    return slab - line * line_floats(input);
 }
