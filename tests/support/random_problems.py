@@ -26,6 +26,8 @@ class _Builder:
     makes: list[list[int]] = field(default_factory=list[list[int]])
     rise: list[int] = field(default_factory=list[int])
     edges: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    frees: list[int] = field(default_factory=list[int])
+    freed_with: list[int] = field(default_factory=list[int])
 
     def number(self, low: int, high: int) -> int:
         return self.draw(st.integers(low, high))
@@ -54,10 +56,50 @@ class _Builder:
                 return (Takeover(nbytes, same),)
         return ()
 
+    def join(self, taken: set[int]) -> None:
+        """Let operands of some nodes lie in their results, as those of Concats do.
+
+        What may be taken over, and what is there from the start, lies in nothing else.
+        """
+        self.frees = list(self.weights)
+        self.freed_with = list(range(len(self.weights)))
+        made = {buffer for those in self.makes for buffer in those}
+        for node in range(self.count):
+            if self.makes[node] and self.number(0, 2) == 0:
+                buffer = self.makes[node][0]
+                loose = [
+                    operand
+                    for operand in self.reads[node]
+                    if operand in made - taken and self.freed_with[operand] == operand
+                ]
+                if buffer not in taken and self.freed_with[buffer] == buffer:
+                    self._put_inside(node, buffer, [b for b in loose if self.frees[b]])
+        for part in range(len(self.weights)):
+            while self.freed_with[self.freed_with[part]] != self.freed_with[part]:
+                self.freed_with[part] = self.freed_with[self.freed_with[part]]
+
+    def _put_inside(self, node: int, buffer: int, parts: list[int]) -> None:
+        """The whole is as large as its parts at least; who reads one of them reads it."""
+        inside = sum(self.frees[part] for part in parts)
+        whole = max(self.weights[buffer], inside)
+        self.rise[node] += whole - inside - self.weights[buffer]
+        self.weights[buffer], self.frees[buffer] = whole - inside, whole
+        for part in parts:
+            self.frees[part], self.freed_with[part] = 0, buffer
+            self.stays[buffer] = self.stays[buffer] or self.stays[part]
+            for reader, read in enumerate(self.reads):
+                if part in read:
+                    read.remove(part)
+                    if reader != node and buffer not in read:
+                        read.append(buffer)
+
 
 @st.composite
 def problems(draw: DrawFn, most: int = 8, *, levels: bool = False) -> OrderingProblem:
-    """A problem with buffers that several nodes read, some taken over, some that stay."""
+    """A problem with buffers that several nodes read, some taken over, some that stay.
+
+    Some lie in others, and disappear with them.
+    """
     count = draw(st.integers(1, most))
     b = _Builder(draw, count)
     b.reads, b.makes = [[] for _ in range(count)], [[] for _ in range(count)]
@@ -71,6 +113,8 @@ def problems(draw: DrawFn, most: int = 8, *, levels: bool = False) -> OrderingPr
     for _ in range(b.number(0, 2) if count > 1 else 0):
         first = b.number(0, count - 2)
         b.edges.add((first, b.number(first + 1, count - 1)))
+    takes = [b.takeover(node) for node in range(count)]
+    b.join({buffer for those in takes for take in those for buffer in take.buffers})
     pairs = sorted(b.edges)
     return OrderingProblem(
         members=[(node,) for node in range(count)],
@@ -79,13 +123,13 @@ def problems(draw: DrawFn, most: int = 8, *, levels: bool = False) -> OrderingPr
         ranks=[b.number(0, 2) if levels else 0 for _ in range(count)],
         ties=[pair for pair in pairs if levels and b.number(0, 4) == 0],
         weights=b.weights,
-        frees=b.weights,
-        freed_with=list(range(len(b.weights))),
+        frees=b.frees,
+        freed_with=b.freed_with,
         stays=b.stays,
         reads=[tuple(group) for group in b.reads],
         makes=[tuple(group) for group in b.makes],
         rise=b.rise,
-        takes=[b.takeover(node) for node in range(count)],
+        takes=takes,
         initial=tuple(initial),
         floor=sum(b.weights[buffer] for buffer in initial),
     )
