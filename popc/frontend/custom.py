@@ -16,5 +16,7 @@ _VERSION: Final = "__op_version"
 
 def custom_operator(proto: onnx.NodeProto, domain: str, opset: int) -> CustomOperator | None:
     """The operator that is registered for a node; ``None`` if there is none."""
-    said = next((entry.i for entry in proto.attribute if entry.name == _VERSION), opset)
+    said = opset
+    if proto.attribute:
+        said = next((entry.i for entry in proto.attribute if entry.name == _VERSION), opset)
     return find_operator(domain, proto.op_type, said)

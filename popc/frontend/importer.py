@@ -58,7 +58,7 @@ class GraphImporter(OpenGraph):
         budget.enter(name)
         try:
             inputs = [self.lookup(item) if item else None for item in proto.input]
-            if any(isinstance(value, Unknown) for value in inputs):
+            if Unknown in map(type, inputs):
                 return None
             ops = len(self.graph)
             results = self._as_wanted(proto, name, inputs)
@@ -109,11 +109,14 @@ class GraphImporter(OpenGraph):
         if operator is not None:
             own = Node(self, proto.op_type, domain, version, name, inputs, proto.output, {})
             return import_custom(operator, own, attributes)
-        if any(isinstance(value, TextValue) for value in inputs):
+        kinds = frozenset(map(type, inputs))
+        if TextValue in kinds:
             moved = moved_words(self, proto, name, inputs)
             if moved is not None:
                 return moved
-        largest = [value.padded if isinstance(value, SizedValue) else value for value in inputs]
+        largest = inputs
+        if SizedValue in kinds:
+            largest = [value.padded if isinstance(value, SizedValue) else value for value in inputs]
         check_signature(proto.op_type, domain, version, largest)
         if (domain, proto.op_type) not in RULES:
             body = self.context.functions.standard(proto, domain, version, largest)
@@ -129,7 +132,7 @@ class GraphImporter(OpenGraph):
 
     def _by_rule(self, proto: onnx.NodeProto, node: Node) -> RuleResult:
         """The results of a node by its rule, or by that for sizes that data decides."""
-        if any(isinstance(value, SizedValue) for value in node.inputs):
+        if SizedValue in map(type, node.inputs):
             return self._by_sized_rule(proto, node)
         try:
             return RULES[node.domain, node.op_type](node)

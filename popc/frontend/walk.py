@@ -43,8 +43,7 @@ def node_name(proto: onnx.NodeProto) -> str:
     """The name of a node in messages: its name, or its op type and first named output."""
     if proto.name:
         return abbreviated(_with_module(proto) if proto.metadata_props else proto.name)
-    outputs = [name for name in proto.output if name]
-    return abbreviated(f"{proto.op_type}({outputs[0] if outputs else ''})")
+    return abbreviated(f"{proto.op_type}({next(filter(None, proto.output), '')})")
 
 
 def _with_module(proto: onnx.NodeProto) -> str:

@@ -50,10 +50,8 @@ def certain_steps(problem: OrderingProblem) -> _Bytes:
 
 def _certain_steps(problem: OrderingProblem) -> _Bytes:
     order = problem.topological()
-    least = np.array(problem.rise, np.int64) + problem.base
-    for node, takes in enumerate(problem.takes):
-        if takes:
-            least[node] -= sum(nbytes for nbytes, _ in takes)
+    taken = [sum([take.nbytes for take in takes]) if takes else 0 for takes in problem.takes]
+    least = np.array(problem.rise, np.int64) - np.array(taken, np.int64) + problem.base
     made = [*problem.initial, *chain.from_iterable(problem.makes[node] for node in order)]
     count = max(_PAIRS // max(len(order), 1), _BITS)
     if len(made) > count:

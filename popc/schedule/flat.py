@@ -18,6 +18,7 @@ from popc.schedule.problem import OrderingProblem
 __all__ = [
     "MOST",
     "Tables",
+    "bytes_made",
     "find_native",
     "first_live",
     "flattened",
@@ -120,14 +121,14 @@ def _completed(
         *lists_of(ties),
         array("q", problem.frees),
         array("q", problem.stays),
-        array("q", _bytes_made(problem)),
+        array("q", bytes_made(problem)),
         array("q", problem.ranks),
         array("q", problem.rise),
         array("q", map(bool, problem.members)),
     )
 
 
-def _bytes_made(problem: OrderingProblem) -> list[int]:
+def bytes_made(problem: OrderingProblem) -> list[int]:
     """The bytes that each node makes; most make one buffer."""
     weights = problem.weights
     return [

@@ -144,7 +144,7 @@ class _Group:
 
 def _groups(graph: Graph, around: _Surroundings) -> Iterable[_Group]:
     """The groups of two ops and more, those that come last first."""
-    found: dict[Op, _Group] = {}
+    found: dict[Op, _Group | None] = {}  # none: a group of its own, if somebody asks
     outputs = set(graph.outputs)
     for op in reversed(graph.topological()):
         if op in around.load or not _may_be_step(op):
@@ -154,8 +154,8 @@ def _groups(graph: Graph, around: _Surroundings) -> Iterable[_Group]:
             group.add(op)
             found[op] = group
         else:
-            found[op] = _Group.of(op)
-    distinct = {id(group): group for group in found.values()}
+            found[op] = None
+    distinct = {id(group): group for group in found.values() if group is not None}
     return [group for group in distinct.values() if len(group.ops) > 1]
 
 
@@ -171,11 +171,15 @@ def _may_be_step(op: Op) -> bool:
     return result.dtype.is_float or op.op_type not in _OF_FLOATS
 
 
-def _group_of_users(op: Op, found: Mapping[Op, _Group]) -> _Group | None:
+def _group_of_users(op: Op, found: dict[Op, _Group | None]) -> _Group | None:
     """The group that everything that reads the result is in."""
-    groups = [found.get(user) for user in op.output.uses]
-    first = groups[0] if groups else None
-    return first if all(group is first for group in groups) else None
+    users = op.output.users
+    if not users or any(user not in found for user in users):
+        return None
+    group = found[users[0]]
+    if group is None and len(users) == 1:
+        group = found[users[0]] = _Group.of(users[0])
+    return group if all(found[user] is group for user in users) else None
 
 
 def _may_join(graph: Graph, group: _Group, op: Op, around: _Surroundings) -> bool:

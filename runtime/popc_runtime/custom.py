@@ -160,6 +160,8 @@ def registered() -> tuple[CustomOperator, ...]:
 
 def find_operator(domain: str, name: str, opset: int) -> CustomOperator | None:
     """The operator for a node: of its versions the newest up to ``opset``; ``None`` without."""
+    if not _REGISTERED:
+        return None
     fitting = [
         found
         for found in _REGISTERED.values()

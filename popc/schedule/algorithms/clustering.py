@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from popc.options import TieBreaker
 from popc.schedule.algorithms.kahn import kahn_order
+from popc.schedule.flat import bytes_made
 from popc.schedule.problem import OrderingProblem
 
 __all__ = ["clustering_order"]
@@ -38,17 +39,18 @@ def _find_clusters(problem: OrderingProblem, order: list[int]) -> list[int]:
     left = problem.count_readers()
     heads = list(range(len(order)))
     growth = [0] * len(order)  # of each cluster, by its head: bytes live more than before it
+    made, frees, ranks = bytes_made(problem), problem.frees, problem.ranks
     for node in order:
-        found = {heads[other] for other in earlier[node]}
-        if len(found) == 1:
-            (head,) = found
-            if growth[head] > 0 and problem.ranks[head] == problem.ranks[node]:
+        before, change = earlier[node], made[node]
+        if before:
+            head = heads[before[0]]
+            fits = growth[head] > 0 and ranks[head] == ranks[node]
+            if fits and (len(before) == 1 or all(heads[other] == head for other in before)):
                 heads[node] = head
-        change = sum(problem.weights[buffer] for buffer in problem.makes[node])
         for buffer in problem.reads[node]:
             left[buffer] -= 1
             if left[buffer] == 0:
-                change -= problem.frees[buffer]
+                change -= frees[buffer]
         growth[heads[node]] += change
     return heads
 
