@@ -12,7 +12,8 @@ from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.infer import normal_axis
 from popc.transforms.base import RewritePass
-from popc.transforms.match import only_user
+from popc.transforms.layer_steps import LAYERS, one_step, step_is_cheap
+from popc.transforms.match import is_read_once
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["EarlySlices"]
@@ -44,7 +45,8 @@ class EarlySlices(RewritePass):
         %y = Gelu(%a)
 
     Only if it comes to a product, a normalisation or attention: the other ops are part of what is
-    computed before them.
+    computed before them.  The first or the last step of a recurrent layer is the state after some
+    steps of each direction: others are not computed.
     """
 
     name: ClassVar[str] = "early_slices"
@@ -52,10 +54,13 @@ class EarlySlices(RewritePass):
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Exchange a Slice and the op before it."""
         axis = _narrowed_axis(op) if op.op_type == "Slice" else None
-        if axis is None or not _is_worth(graph, op.operand(0), axis):
+        if axis is None or not _is_worth(graph, op, op.operand(0), axis):
             return False
         inner = op.operand(0).producer
         assert inner is not None, "an op is worth a Slice in front of it"
+        if inner.op_type in LAYERS:
+            graph.replace_op(op, [one_step(graph, inner, _window(op, axis).start, op.output.type)])
+            return True
         operands = list(inner.inputs)
         for index, along in _cuts(graph, inner, axis).items():
             operands[index] = _part(graph, inner.operand(index), op, axis, along, inner)
@@ -77,6 +82,12 @@ def _narrowed_axis(op: Op) -> int | None:
     return axes[0] if len(axes) == 1 and op.output.type.size and not reversed_ else None
 
 
+def _window(op: Op, axis: int) -> range:
+    """The places along an axis that a Slice reads."""
+    start, size, step = (integers(op.attributes, key)[axis] for key in ("starts", "sizes", "steps"))
+    return range(start, start + size * step, step)
+
+
 def _part(graph: Graph, tensor: Tensor, op: Op, axis: int, along: int, inner: Op) -> Tensor:
     """The part of an operand of ``inner`` that makes what the Slice ``op`` takes of the result."""
     shape = tensor.type.shape
@@ -92,25 +103,27 @@ def _part(graph: Graph, tensor: Tensor, op: Op, axis: int, along: int, inner: Op
     return build(graph, "Slice", [tensor], attributes, settings=inner.settings).output
 
 
-def _is_worth(graph: Graph, tensor: Tensor, axis: int) -> bool:
-    """True if a Slice along ``axis`` can move in front of something that takes time."""
+def _is_worth(graph: Graph, op: Op, tensor: Tensor, axis: int) -> bool:
+    """True if the Slice ``op``, along ``axis`` of ``tensor``, can move to where it saves time."""
     inner = tensor.producer
     if inner is None:
         return False
+    if inner.op_type in LAYERS:
+        narrowed = _narrowed_axis(op)
+        assert narrowed is not None, "a Slice that moves is one along an axis"
+        window = _window(op, narrowed)
+        return axis == 0 and len(window) == 1 and step_is_cheap(graph, inner, window.start)
     cuts = _cuts(graph, inner, axis)
     return bool(cuts) and (
         inner.op_type in _WORTH
-        or any(_is_worth(graph, inner.operand(index), along) for index, along in cuts.items())
+        or any(_is_worth(graph, op, inner.operand(index), cut) for index, cut in cuts.items())
     )
 
 
 def _cuts(graph: Graph, op: Op, axis: int) -> _Cuts:
     """The cuts of an op whose first result is only read once, where it is made."""
-    user = only_user(graph, op.outputs[0])
-    spare = op.outputs[1:]
-    if user is None or user.settings.place != op.settings.place:
-        return {}
-    if any(tensor.uses or graph.is_output(tensor) for tensor in spare):
+    spare = any(tensor.uses or graph.is_output(tensor) for tensor in op.outputs[1:])
+    if spare or not is_read_once(graph, op.outputs[0]):
         return {}
     rule = _RULES.get(op.op_type)
     if rule is not None:

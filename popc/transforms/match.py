@@ -15,6 +15,7 @@ from popc_runtime.kernels.core.preparation import as_stored, floats_of
 __all__ = [
     "are_moderate",
     "is_exactly",
+    "is_read_once",
     "is_scalar",
     "may_be_one",
     "only_user",
@@ -30,6 +31,12 @@ def only_user(graph: Graph, tensor: Tensor) -> Op | None:
         return None
     ((op, reads),) = tensor.uses.items()
     return op if reads == 1 else None
+
+
+def is_read_once(graph: Graph, tensor: Tensor) -> bool:
+    """True if one op reads ``tensor``, once, where it is made."""
+    user, maker = only_user(graph, tensor), tensor.producer
+    return user is not None and maker is not None and user.settings.place == maker.settings.place
 
 
 def produced_by(tensor: Tensor | None, *op_types: str) -> Op | None:
