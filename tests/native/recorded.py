@@ -16,6 +16,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array, DType, Packing
 from popc_runtime.kernels import RandomState
+from popc_runtime.kernels.parts.common_left import CommonLeft, common_left
 from popc_runtime.kernels.parts.fused_steps import FusedStep, written
 from popc_runtime.kernels.parts.lstm_steps import LstmSteps, lstm_steps
 from popc_runtime.native import Library, Record
@@ -170,10 +171,15 @@ def _found(library: Library) -> Iterator[tuple[Record, object]]:
         dh=_floats(1, 2, 20),
         dc=_floats(1, 2, 20),
         backward=(True,),
+        first=True,
     )
     back = translate(partial(lstm_steps, (), steps), {"LstmSlopes_f32"})
     assert back is not None
     yield back, steps
+    turned = CommonLeft(_floats(300, 13), [(_floats(300, n), _floats(13, n)) for n in (5, 32)])
+    both = translate(partial(common_left, (), turned), {"CommonLeft_f32"})
+    assert both is not None
+    yield both, turned
     numbers = as_view(_floats(5, 9))
     state = RandomState(0)
     source = as_view(state.rounding_source).address

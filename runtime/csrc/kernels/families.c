@@ -13,6 +13,7 @@
     _(BYTE_DEPTHWISE)      \
     _(BYTE_PRODUCTS)       \
     _(CHANNELS_LAST)       \
+    _(COMMON_LEFT)         \
     _(CONVOLUTIONS)        \
     _(CONVOLUTION_WEIGHTS) \
     _(COPIES)              \

@@ -15,6 +15,7 @@ import numpy as np
 
 from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.core.binding import Call
+from popc_runtime.kernels.parts.common_left import MOST_RIGHT, CommonLeft, common_left
 from popc_runtime.kernels.parts.lstm_steps import LstmSteps, lstm_steps
 from popc_runtime.native.contiguous import fill_record, move_record, tensors
 from popc_runtime.native.forms import double_product_record, map_record, product_record
@@ -93,6 +94,8 @@ def translate(call: Call, known: Container[str]) -> Record | None:
         record = _map(call, known)
     elif call.func is lstm_steps:
         record = _lstm(call.args[1])
+    elif call.func is common_left:
+        record = _common_left(call.args[1])
     elif call.func is np.sum:
         record = _reduced(call, "ReduceSum")
     else:
@@ -271,8 +274,18 @@ def _lstm(steps: LstmSteps) -> Record | None:
     if any(view is not None and view.size == 0 for view in views):
         return None
     backward = (*(int(back) for back in steps.backward), 0)[:2]
-    words = (*tensors(*views), steps.gates.shape[2], *backward)
+    words = (*tensors(*views), steps.gates.shape[2], *backward, int(steps.first))
     return Record("LstmSlopes_f32", words, tuple(view for view in views if view is not None))
+
+
+def _common_left(operands: CommonLeft) -> Record | None:
+    """The products of one turned matrix with others."""
+    arrays = [operands.left, *(array for pair in operands.products for array in pair)]
+    if len(operands.products) > MOST_RIGHT or any(array.size == 0 for array in arrays):
+        return None
+    views = [as_view(array) for array in arrays]
+    absent = [None] * (1 + 2 * MOST_RIGHT - len(views))
+    return Record("CommonLeft_f32", tuple(tensors(*views, *absent)), tuple(views))
 
 
 def _matrices(function: Any, left: Any, right: Any, out: Any) -> tuple[Any, Any, Any]:

@@ -30,6 +30,7 @@ def _steps(steps: int, batch: int, hidden: int, backward: tuple[bool, ...]) -> L
         dh=numbers(count, batch, hidden),
         dc=numbers(count, batch, hidden),
         backward=backward,
+        first=True,
     )
 
 
@@ -82,3 +83,14 @@ def test_all_steps(
     for alone, shared, right in zip(*found, expected, strict=True):
         np.testing.assert_array_equal(alone, shared)
         np.testing.assert_allclose(alone, right, rtol=1e-4, atol=1e-4)
+
+
+def test_the_first_state_has_no_gradient_unless_it_is_wanted(library: Library) -> None:
+    problem = replace(_steps(3, 4, 32, (False, True)), first=False)
+    rows, _, dc = _expected(problem)
+    results = {name: getattr(problem, name).copy() for name in ("rows", "dh", "dc")}
+    record = translate(partial(lstm_steps, (), replace(problem, **results)), library.numbers)
+    assert record is not None
+    NativeProgram(library, [record], results, 1).run()
+    np.testing.assert_allclose(results["rows"], rows, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(results["dc"], dc, rtol=1e-4, atol=1e-4)

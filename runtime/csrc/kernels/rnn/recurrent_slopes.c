@@ -14,6 +14,7 @@ typedef struct {
     int64_t steps, batch, hidden, directions;
     int64_t chunk, chunks;  // rows of a thread, and how many such parts a direction has
     bool backward[2];
+    bool first;  // the gradient of the first h is wanted, not only what it takes to come there
     const float *r;  // [directions][GATES * hidden][hidden]
     const float
         *gates;  // [KEPT][directions][steps][batch][hidden]: i, o, f, c, tanh of the cell state
@@ -49,12 +50,13 @@ static bool are_sized(const State *state, const Tensor *tensors) {
 }
 
 // R, the kept gates, the cell states, the gradient of the result?, results: the gradients of gates, of h
-// and of c; steps; whether each direction goes backward.
+// and of c; steps; whether each direction goes backward, and whether the gradient of the first h is wanted.
 static bool read_state(State *state, Params *params) {
     Tensor tensors[7];
     for (int i = 0; i < 7; i++) tensors[i] = maybe_tensor(params);
     state->steps = next_int(params);
     for (int d = 0; d < 2; d++) state->backward[d] = next_int(params) != 0;
+    state->first = next_int(params) != 0;
     if (params->bad || tensors[5].rank != 3 || state->steps < 1 || state->steps > INT32_MAX)
         return false;
     state->directions = tensors[5].dims[0];
@@ -162,6 +164,7 @@ static void go_back(void *context, int64_t number, int thread) {
                 state->cells + (before * state->batch + first + b) * n,
                 state->given ? state->given + (result + b) * n : NULL, dh + b * n, dc + b * n,
                 state->rows + (row + b) * GATES * n, n);
+        if (step == 0 && !state->first) return;
         multiply(
             state, state->rows + row * GATES * n, job->packed + d * packed_floats(state),
             (float *)job->run->own[thread], dh, count);

@@ -26,6 +26,7 @@ class LstmSteps:
         rows: Result: the gradients of the gates' arguments, [D, S * B, 4 * H].
         dh, dc: The gradients of the last states, and then of the first, [D, B, H].
         backward: For each direction, whether it starts at the last step.
+        first: Whether the gradient of the first h is wanted: else ``dh`` may be anything.
     """
 
     r: Array
@@ -36,6 +37,7 @@ class LstmSteps:
     dh: Array
     dc: Array
     backward: tuple[bool, ...]
+    first: bool
 
 
 def lstm_steps(calls: Sequence[Call], operands: LstmSteps) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from popc_runtime.format.dtypes import Array
 from popc_runtime.kernels.core.binding import Call
 from popc_runtime.kernels.core.sharing import even_slices, share_count
+from popc_runtime.kernels.parts.common_left import CommonLeft, common_left
 from popc_runtime.kernels.parts.lstm_steps import USUAL_FUNCTIONS, LstmSteps, lstm_steps
 from popc_runtime.kernels.parts.rnn_grad_cells import GradParts, Temporaries
 from popc_runtime.kernels.parts.rnn_layers import (
@@ -35,6 +36,8 @@ __all__ = ["Chunk", "GradOperands", "LayerGrad", "StepCalls"]
 StepCalls: TypeAlias = Callable[[GradParts], "list[Call]"]
 # A share of the work, for `parallel_calls`.
 Chunk: TypeAlias = Callable[[], Iterator[Call]]
+# Right matrices, and where products with them go.
+_Products: TypeAlias = "list[tuple[Array, Array]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,8 @@ class LayerGrad:
             return None
         assert gates is not None
         given, (dh, dc) = operands.grad_y, self._grads
-        return LstmSteps(operands.r, gates, cells, given, self.rows, dh, dc, layer.backward)
+        first = INITIAL_H in operands.results
+        return LstmSteps(operands.r, gates, cells, given, self.rows, dh, dc, layer.backward, first)
 
     def _temporaries(self) -> Temporaries:
         layer = self.layer
@@ -196,22 +200,32 @@ class LayerGrad:
         """The gradients of W, R, bias and peepholes, as work for `parallel_calls`."""
         results = self._operands.results
         first = self.layer.directions.start
-        width = self._operands.x.shape[2]
-        for index, rows in enumerate(self.rows):
-            if W in results:
-                x = self._operands.x.reshape(self.rows.shape[1], width)
-                for columns, gates in self.input_columns():
-                    yield from _product_chunks(
-                        rows[:, columns], x, results[W][first + index, gates]
-                    )
-            if R in results:
-                for columns, gates, state in self._state_columns(index):
-                    target = results[R][first + index, gates]
-                    yield from _product_chunks(rows[:, columns], state, target)
+        for index in range(len(self.rows)):
+            for left, products in self._weight_products(index).values():
+                yield from _product_chunks(left, products, self.layer)
             if BIAS in results:
                 yield partial(self._bias, index, results[BIAS][first + index])
             if PEEPHOLES in results:
                 yield partial(self._peepholes, index, results[PEEPHOLES][first + index])
+
+    def _weight_products(self, index: int) -> dict[tuple[int, int], tuple[Array, _Products]]:
+        """The products of W and R, by the columns of `rows` that they have in common."""
+        results, rows = self._operands.results, self.rows[index]
+        first = self.layer.directions.start + index
+        found: dict[tuple[int, int], tuple[Array, _Products]] = {}
+
+        def add(columns: slice, right: Array, out: Array) -> None:
+            key = (columns.start, columns.stop)
+            found.setdefault(key, (rows[:, columns], []))[1].append((right, out))
+
+        if W in results:
+            x = self._operands.x.reshape(len(rows), self._operands.x.shape[2])
+            for columns, gates in self.input_columns():
+                add(columns, x, results[W][first, gates])
+        if R in results:
+            for columns, gates, state in self._state_columns(index):
+                add(columns, state, results[R][first, gates])
+        return found
 
     def input_columns(self) -> list[tuple[slice, slice]]:
         """Columns of `rows` and the rows of W that they belong to."""
@@ -276,11 +290,24 @@ class LayerGrad:
                 yield rows[part, columns], self._operands.w[first + index, gates]
 
 
-def _product_chunks(left: Array, right: Array, out: Array) -> Iterator[Chunk]:
-    """``left.T @ right``, in shares."""
+def _product_chunks(left: Array, products: _Products, layer: Layer) -> Iterator[Chunk]:
+    """``left.T @ right`` for each right matrix, in shares; on one thread as one call."""
+    shares = [
+        partial(_product_share, left, right, out, part)
+        for right, out in products
+        for part in even_slices(len(out), share_count(multiplications=out.size * len(left)))
+    ]
+    lines = all(x.strides[-1] == x.itemsize for pair in products for x in pair)
+    if layer.binding.scratch.threads > 1 or layer.dtype != np.float32 or not lines:
+        yield from shares
+        return
 
-    def share(part: slice) -> Iterator[Call]:
-        yield partial(np.matmul, left.T[part], right, out=out[part])
+    def together() -> Iterator[Call]:
+        calls = [call for share in shares for call in share()]
+        yield partial(common_left, calls, CommonLeft(left, products))
 
-    count = share_count(multiplications=out.size * len(left))
-    return (partial(share, part) for part in even_slices(len(out), count))
+    yield together
+
+
+def _product_share(left: Array, right: Array, out: Array, part: slice) -> Iterator[Call]:
+    yield partial(np.matmul, left.T[part], right, out=out[part])
