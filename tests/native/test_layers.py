@@ -42,9 +42,12 @@ def _check(
     outputs: Sequence[Array],
     attributes: Mapping[str, Any],
     constant: Sequence[int] = (),
+    most_threads: int = 2,
 ) -> None:
     expected = numpy_results(opcode, inputs, outputs, attributes, constant)
-    got = steady_results(library, opcode, inputs, outputs, attributes, constant)
+    got = steady_results(
+        library, opcode, inputs, outputs, attributes, constant, most_threads=most_threads
+    )
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
 
@@ -124,6 +127,9 @@ def test_recurrent_layers(
         (3, 9, 33, "bidirectional"),  # rows that are packed, and some that are not
         (2, 20, 5, "forward"),
         (4, 1, 272, "forward"),  # several threads in a step
+        (30, 13, 48, "reverse"),  # several threads with rows of their own
+        (3, 9, 100, "forward"),
+        (20, 9, 48, "bidirectional"),
     ],
 )
 def test_rows_steps_and_units_in_blocks(
@@ -138,7 +144,8 @@ def test_rows_steps_and_units_in_blocks(
     usual = inputs[: 6 + (opcode == "LSTM")]
     for given in (usual, [*usual[:4], None, *usual[5:]]):
         for wanted in (outputs[:2], outputs):
-            _check(library, opcode, given, wanted, attributes, (1, 2, 3))
+            for constant in ((1, 2, 3), ()):
+                _check(library, opcode, given, wanted, attributes, constant, most_threads=4)
 
 
 @pytest.mark.parametrize("late", [0, 1])

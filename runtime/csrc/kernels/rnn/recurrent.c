@@ -1,16 +1,14 @@
 // RNN, LSTM and GRU.
 //
 // Gates have the order of ONNX: input, output, forget, cell; or update, reset, hidden.
-#include "../matmul/half_panels.h"
 #include "recurrent_bytes.h"
+#include "recurrent_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     BLOCK_ROWS = 96,  // of the input, about, that are multiplied at once: 16 tiles with AVX2
-    // Products of a step that are worth two threads: 2.6 microseconds, where handing them out takes 0.6.
-    STEP_WORK = 1 << 17,
     // Rows that take as long as one, which waits for weights; products of bytes that take as long as one.
     WAITING_ROWS = 2,
     BYTE_PRODUCTS = 4,
@@ -83,6 +81,7 @@ static bool read_operands(State *state, Params *params, DType type) {
     *state = (State){
         .steps = x.dims[0],
         .batch = x.dims[1],
+        .rows = x.dims[1],
         .width = x.dims[2],
         .directions = w.dims[0],
         .hidden = r.dims[2],
@@ -119,6 +118,7 @@ static bool read_operands(State *state, Params *params, DType type) {
 // is more than memory can be addressed with.
 static bool divide(State *state) {
     state->wide = padded(state->hidden, PANEL_COLUMNS);
+    state->in_place = state->usual && state->kept_states && state->wide == state->hidden;
     const int64_t columns = state->gates * state->wide;
     const int64_t rows = state->batch + BLOCK_ROWS + TILE_ROWS;
     const int64_t sizes[] = {size_of(rows, columns, 1), size_of(rows, state->width, 1)};
@@ -134,28 +134,29 @@ static bool divide(State *state) {
 }
 
 static int64_t block_steps(const State *state) {
-    return lesser(ceil_div(BLOCK_ROWS, state->batch), state->steps);
+    return lesser(ceil_div(BLOCK_ROWS, state->rows), state->steps);
 }
 
 // Where the parts of a direction's memory begin, in floats, and how many it has.
-typedef enum { SHARES, PRODUCTS, H, NEXT, C, RESET, SPARE, PANELS, INPUT, PARTS } Part;
+typedef enum { SHARES, PRODUCTS, H, NEXT, C, RESET, SPARE, PANELS, INPUT, TAKEN, PARTS } Part;
 
 static void lay_out(const State *state, int64_t places[PARTS + 1]) {
-    const int64_t columns = state->gates * state->wide, cells = state->batch * state->wide;
-    const int64_t rows = block_steps(state) * state->batch;
-    const int64_t panels = padded(state->batch, TILE_ROWS), input = padded(rows, TILE_ROWS);
+    const int64_t columns = state->gates * state->wide, cells = state->rows * state->wide;
+    const int64_t rows = block_steps(state) * state->rows;
+    const int64_t panels = padded(state->rows, TILE_ROWS), input = padded(rows, TILE_ROWS);
     const bool bytes = state->bytes != NULL;
     const int64_t sizes[PARTS] = {
         [SHARES] = rows * columns,
-        [PRODUCTS] = state->batch * columns,
+        [PRODUCTS] = state->rows * columns,
         [H] = cells,
         [NEXT] = cells,
         [C] = cells,
         [RESET] = cells,
         [SPARE] = cells,
-        [PANELS] = bytes ? ISA(byte_row_floats)(state->batch, state->hidden)
+        [PANELS] = bytes ? ISA(byte_row_floats)(state->rows, state->hidden)
                          : panels * state->hidden,
-        [INPUT] = bytes ? ISA(byte_row_floats)(rows, state->width) : input * state->width};
+        [INPUT] = bytes ? ISA(byte_row_floats)(rows, state->width) : input * state->width,
+        [TAKEN] = state->rows < state->batch ? rows * state->width : 0};
     places[0] = 0;
     for (int part = 0; part < PARTS; part++)
         places[part + 1] = places[part] + padded(sizes[part], 16);
@@ -168,9 +169,13 @@ static void *prepare_of(Params *params, Needs *needs, DType type) {
         release(state);
         return NULL;
     }
-    int64_t places[PARTS + 1];
-    lay_out(state, places);
-    needs->shared = state->directions * places[PARTS] * (int64_t)sizeof(float);
+    for (int64_t parts = 1; parts <= ISA(most_parts)(state); parts++) {
+        const State part = ISA(part_of)(state, parts, 0);
+        int64_t places[PARTS + 1];
+        lay_out(&part, places);
+        needs->shared = greater(
+            needs->shared, state->directions * parts * places[PARTS] * (int64_t)sizeof(float));
+    }
     return state;
 }
 
@@ -187,62 +192,12 @@ static Memory memory_of(const State *state, float *at) {
         .h = at + places[H],
         .next = at + places[NEXT],
         .c = at + places[C],
+        .next_c = at + places[C],
         .reset = at + places[RESET],
         .spare = at + places[SPARE],
         .panels = at + places[PANELS],
-        .input = at + places[INPUT]};
-}
-
-// -- products -------------------------------------------------------------------------------------
-
-// Rows at the end that are multiplied where they lie.
-static int64_t unpacked_rows(const State *state) {
-    const int64_t left = state->batch % TILE_ROWS;
-    if (state->halves) return state->batch == 1;
-    return left <= FEW_ROWS ? left : 0;
-}
-
-void ISA(pack_state)(const State *state, const float *h, float *panels) {
-    const int64_t rows = state->batch - unpacked_rows(state);
-    if (state->bytes)
-        ISA(quantize_rows)(&state->bytes[1], h, state->wide, state->batch, panels);
-    else
-        ISA(pack_panels)(panels, h, state->wide, 1, rows, state->hidden, TILE_ROWS);
-}
-
-// Few rows by weights that are halves.
-static void multiply_halves(const Step *now, const float *h, int64_t first, int64_t end) {
-    const State *state = now->state;
-    const bool one = state->batch == 1;
-    const uint16_t *r = state->halves + now->direction * state->packed_r_size;
-    const Place out = {now->memory->products + first, state->gates * state->wide, 0, 0};
-    ISA(multiply_half_panels)(
-        one ? h : now->memory->panels, one ? 1 : TILE_ROWS, r + first * state->hidden, false,
-        state->hidden, out, (int)state->batch, end - first, NULL);
-}
-
-void ISA(multiply_state)(const Step *now, const float *h, int64_t first, int64_t end) {
-    const State *state = now->state;
-    const int64_t k = state->hidden, wide = state->wide, row = state->gates * wide;
-    float *products = now->memory->products + first;
-    if (state->halves) {
-        multiply_halves(now, h, first, end);
-        return;
-    }
-    if (state->bytes) {
-        ISA(multiply_bytes)(
-            &state->bytes[1], now->direction, now->memory->panels, state->batch, first, end, NULL,
-            products, row);
-        return;
-    }
-    const int64_t left = unpacked_rows(state), packed = state->batch - left;
-    const float *r = now->r + first * k;
-    const Place above = {products, row, 0, 0}, below = {products + packed * row, row, 0, 0};
-    if (packed) ISA(multiply_panels)(now->memory->panels, r, k, above, packed, end - first, NULL);
-    if (left == 1)
-        ISA(multiply_row)(h + packed * wide, r, k, below.data, end - first);
-    else if (left)
-        ISA(multiply_few)(h + packed * wide, wide, r, k, below, left, end - first);
+        .input = at + places[INPUT],
+        .taken = at + places[TAKEN]};
 }
 
 // -- all steps ------------------------------------------------------------------------------------
@@ -252,6 +207,7 @@ typedef struct {
     const Run *run;
     const Memory *memory;
     int64_t direction, rows;  // of the input
+    int64_t parts;  // of the batch
 } Job;
 
 // Products of some rows of the input with a part of the weights.
@@ -278,9 +234,14 @@ static void project_some(void *context, int64_t chunk, int thread) {
 
 static void project(Job *job, int64_t step, int64_t steps) {
     const State *state = job->state;
-    const float *x = state->x + step * state->batch * state->width;
-    job->rows = steps * state->batch;
-    const int64_t width = state->width;
+    const int64_t width = state->width, all = state->batch * width, some = state->rows * width;
+    const float *x = state->x + step * all;
+    job->rows = steps * state->rows;
+    if (some < all) {
+        for (int64_t i = 0; i < steps; i++)
+            copy_floats(job->memory->taken + i * some, x + i * all, some);
+        x = job->memory->taken;
+    }
     if (state->bytes)
         ISA(quantize_rows)(&state->bytes[0], x, width, job->rows, job->memory->input);
     else
@@ -290,30 +251,41 @@ static void project(Job *job, int64_t step, int64_t steps) {
 
 // Rows of units as they are kept here, from rows of the layer's operand, or zeros.
 static void take_rows(const State *state, float *to, const float *from) {
-    memset(to, 0, (size_t)(state->batch * state->wide) * sizeof(float));
-    for (int64_t b = 0; from && b < state->batch; b++)
+    memset(to, 0, (size_t)(state->rows * state->wide) * sizeof(float));
+    for (int64_t b = 0; from && b < state->rows; b++)
         copy_floats(to + b * state->wide, from + b * state->hidden, state->hidden);
 }
 
 static void give_rows(const State *state, float *to, const float *from) {
-    for (int64_t b = 0; to && b < state->batch; b++)
+    for (int64_t b = 0; to && b < state->rows; b++)
         copy_floats(to + b * state->hidden, from + b * state->wide, state->hidden);
 }
 
-// The state after `count` steps, for the gradient; in the order of time.
-static void keep_states(const State *state, const Memory *memory, int64_t d, int64_t count) {
-    if (!state->kept_states) return;
+// Where states after `count` steps lie for the gradient: in the order of time, all h before all c.
+static float *place_of(const State *state, int64_t d, int64_t count, bool is_c) {
     const int64_t size = state->batch * state->hidden, places = state->steps + 1;
     const int64_t place = d * places + (state->backward[d] ? state->steps - count : count);
-    float *h = state->kept_states + place * size;
-    give_rows(state, h, memory->h);
-    if (state->gates == LSTM) give_rows(state, h + state->directions * places * size, memory->c);
+    return state->kept_states + (is_c ? state->directions * places + place : place) * size;
+}
+
+// Before a step: where its states go.
+static void place_states(const State *state, Memory *memory, int64_t d, int64_t count) {
+    if (!state->in_place) return;
+    memory->next = place_of(state, d, count, false);
+    if (state->gates == LSTM) memory->next_c = place_of(state, d, count, true);
+}
+
+// After a step, unless it has done so.
+static void keep_states(const State *state, const Memory *memory, int64_t d, int64_t count) {
+    if (!state->kept_states || state->in_place) return;
+    give_rows(state, place_of(state, d, count, false), memory->h);
+    if (state->gates == LSTM) give_rows(state, place_of(state, d, count, true), memory->c);
 }
 
 // What lies beyond the end of a sequence is zero.
 static void write_step(const State *state, const Memory *memory, float *y, int64_t step) {
     give_rows(state, y, memory->h);
-    for (int64_t b = 0; state->lengths && b < state->batch; b++)
+    for (int64_t b = 0; state->lengths && b < state->rows; b++)
         if (is_over(state, b, step))
             memset(y + b * state->hidden, 0, (size_t)state->hidden * sizeof(float));
 }
@@ -330,6 +302,7 @@ static void run_step(const Job *job, Memory *memory, int64_t step, const float *
         float *before = memory->h;
         memory->h = memory->next;
         memory->next = before;
+        memory->c = memory->next_c;
     } else {
         ISA(any_step)(&now);
     }
@@ -337,18 +310,23 @@ static void run_step(const Job *job, Memory *memory, int64_t step, const float *
 }
 
 // A direction is a chain of steps, blocks of which are multiplied with the input at once.
-static void run_direction(void *context, int64_t d, int thread) {
+static void run_direction(void *context, int64_t number, int thread) {
     (void)thread;
     Job job = *(const Job *)context;
-    const State *state = job.state;
+    const int64_t d = number / job.parts;
+    const State part = ISA(part_of)(job.state, job.parts, number % job.parts), *state = &part;
+    if (part.rows < 1) return;
     int64_t places[PARTS + 1];
-    lay_out(state, places);
-    Memory memory = memory_of(state, (float *)job.run->shared + d * places[PARTS]);
+    const State largest = ISA(part_of)(job.state, job.parts, 0);
+    lay_out(&largest, places);
+    Memory memory = memory_of(&largest, (float *)job.run->shared + number * places[PARTS]);
+    job.state = state;
     job.memory = &memory;
     job.direction = d;
-    if (!state->is_packed) ISA(pack_weights)(state, d);
     const int64_t size = state->batch * state->hidden, row = state->gates * state->wide;
-    const int64_t block = block_steps(state);
+    const int64_t block = block_steps(&largest);
+    place_states(state, &memory, d, 0);
+    if (state->in_place) memory.h = memory.next, memory.c = memory.next_c;
     take_rows(state, memory.h, state->h ? state->h + d * size : NULL);
     take_rows(state, memory.c, state->c ? state->c + d * size : NULL);
     keep_states(state, &memory, d, 0);
@@ -359,7 +337,8 @@ static void run_direction(void *context, int64_t d, int thread) {
         for (int64_t i = 0; i < steps; i++) {
             if (pool_is_stopped()) return;
             const int64_t place = state->backward[d] ? steps - 1 - i : i;
-            run_step(&job, &memory, first + place, memory.shares + place * state->batch * row);
+            place_states(state, &memory, d, done + i + 1);
+            run_step(&job, &memory, first + place, memory.shares + place * state->rows * row);
             keep_states(state, &memory, d, done + i + 1);
         }
     }
@@ -367,9 +346,16 @@ static void run_direction(void *context, int64_t d, int thread) {
     give_rows(state, state->last_c ? state->last_c + d * size : NULL, memory.c);
 }
 
+static void pack_direction(void *context, int64_t d, int thread) {
+    (void)thread;
+    ISA(pack_weights)(((const Job *)context)->state, d);
+}
+
 static Failure run_recurrent(const void *argument, const Run *run) {
     Job job = {.state = argument, .run = run};
-    share_chunks(run, job.state->directions, run_direction, &job);
+    job.parts = ISA(part_count)(job.state, run->threads);
+    if (!job.state->is_packed) share_chunks(run, job.state->directions, pack_direction, &job);
+    share_chunks(run, job.state->directions * job.parts, run_direction, &job);
     return OK;
 }
 

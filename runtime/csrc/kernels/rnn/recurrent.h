@@ -24,6 +24,7 @@ typedef struct {
     bool is_packed;  // the weights do not change
     float clip;  // of what functions are applied to; 0: none
     int64_t steps, batch, width, hidden, directions;
+    int64_t rows;  // of the batch: all, or those of a thread, which operands begin with then
     int64_t
         wide;  // `hidden`, up to a whole panel: as many units are computed, the last ones of zeros
     int64_t chunk, chunks;  // units of a thread in a step, and how many such parts there are
@@ -34,6 +35,7 @@ typedef struct {
     const int32_t *lengths;  // steps of each sequence; NULL: all of them
     float *y, *last_h, *last_c;
     float *kept_states, *kept_gates;  // for the gradient; or NULL
+    bool in_place;  // steps put states where they are kept
     float *packed_w, *packed_r;  // of all directions
     uint16_t *halves;  // what `packed_r` holds, in float16; NULL: it is needed as it is
     ByteWeights *bytes;  // W and R; NULL: they are floats
@@ -44,11 +46,14 @@ typedef struct {
 
 // The memory of one direction.  Gates of shares and products lie as their weights do: see `column_of`.
 typedef struct {
-    float *shares;  // [some steps][batch][gates * wide]
-    float *products;  // [batch][gates * wide]
-    float *h, *next, *c, *reset, *spare;  // [batch][wide]
+    float *shares;  // [some steps][rows][gates * wide]
+    float *products;  // [rows][gates * wide]
+    float *h, *c;  // the states, [rows][wide]
+    float *next, *next_c;  // where a step of usual layers puts them; `c` may be the same
+    float *reset, *spare;  // [rows][wide]
     float *panels;  // of the state, or of the reset state; or its bytes
     float *input;  // the same of some steps of the input
+    float *taken;  // these, if they are not all rows
 } Memory;
 
 // One step of a direction.

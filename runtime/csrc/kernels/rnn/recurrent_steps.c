@@ -110,7 +110,7 @@ void ISA(any_step)(const Step *now) {
     const int64_t all = state->gates * state->wide, candidates = 2 * state->wide;
     ISA(pack_state)(state, memory->h, memory->panels);
     ISA(multiply_state)(now, memory->h, 0, early ? candidates : all);
-    for (int64_t b = 0; b < state->batch; b++) {
+    for (int64_t b = 0; b < state->rows; b++) {
         if (state->gates == RNN)
             rnn_sequence(now, b);
         else if (state->gates == LSTM)
@@ -123,5 +123,5 @@ void ISA(any_step)(const Step *now) {
         ISA(pack_state)(state, memory->reset, memory->panels);
         ISA(multiply_state)(now, memory->reset, candidates, all);
     }
-    for (int64_t b = 0; b < state->batch; b++) gru_sequence(now, b);
+    for (int64_t b = 0; b < state->rows; b++) gru_sequence(now, b);
 }

@@ -14,8 +14,8 @@ typedef struct {
 // Gate number `gate` of a panel of units is here, behind those of the first.
 INLINE const float *gate_of(const float *first, int gate) { return first + gate * PANEL_COLUMNS; }
 
-// What the gradient needs of a panel of units: as many of these as there are kept gates.
-typedef float Kept[5][PANEL_COLUMNS];
+// Where what the gradient needs of a panel of units goes: as many of these as there are kept gates.
+typedef float *const Kept[5];
 
 // `before` is the cell state; `keeps` is constant.
 INLINE void lstm_units(
@@ -76,24 +76,39 @@ INLINE void early_gru_units(
     }
 }
 
-// A gate of units of row `b`.
-static void keep_gate(const Step *now, int64_t b, int64_t unit, const Kept kept, int gate) {
+// Where a kept gate of units of row `b` lies.
+static float *place_of(const Step *now, int64_t b, int64_t unit, int gate) {
     const State *state = now->state;
     const int64_t place = (gate * state->directions + now->direction) * state->steps + now->time;
-    float *to = state->kept_gates + (place * state->batch + b) * state->hidden + unit;
-    copy_floats(to, kept[gate], lesser(state->hidden - unit, PANEL_COLUMNS));
+    return state->kept_gates + (place * state->batch + b) * state->hidden + unit;
+}
+
+// The same of a whole panel, or else `spare`.
+static float *room_for(const Step *now, int64_t b, int64_t unit, int gate, float *spare) {
+    const bool fits = now->state->kept_gates && unit + PANEL_COLUMNS <= now->state->hidden;
+    return fits ? place_of(now, b, unit, gate) : spare + gate * PANEL_COLUMNS;
+}
+
+static void keep_part(const Step *now, int64_t b, int64_t unit, const float *spare, int gate) {
+    const int64_t left = now->state->hidden - unit;
+    if (now->state->kept_gates && left < PANEL_COLUMNS)
+        copy_floats(place_of(now, b, unit, gate), spare + gate * PANEL_COLUMNS, left);
 }
 
 static void lstm_panel(
     const Step *now, int64_t b, int64_t unit, const float *s, const float *p, float *c, float *h) {
-    Kept kept;
+    float spare[5 * PANEL_COLUMNS];
+    Kept kept = {
+        room_for(now, b, unit, 0, spare), room_for(now, b, unit, 1, spare),
+        room_for(now, b, unit, 2, spare), room_for(now, b, unit, 3, spare),
+        room_for(now, b, unit, 4, spare)};
     const float *before = now->memory->c + b * now->state->wide + unit;
     if (!now->state->kept_gates) {
         lstm_units(s, p, before, c, h, kept, false);
         return;
     }
     lstm_units(s, p, before, c, h, kept, true);
-    for (int gate = 0; gate < 5; gate++) keep_gate(now, b, unit, kept, gate);
+    for (int gate = 0; gate < 5; gate++) keep_part(now, b, unit, spare, gate);
 }
 
 static void gru_panel(
@@ -105,7 +120,10 @@ static void gru_panel(
     const float *before = now->memory->h + cell;
     const float *late = now->late_bias ? now->late_bias + unit : nothing;
     const int64_t candidates = column_of(state, 2, unit) - column_of(state, 0, unit);
-    Kept kept;
+    float spare[4 * PANEL_COLUMNS];
+    Kept kept = {
+        room_for(now, b, unit, 0, spare), room_for(now, b, unit, 1, spare),
+        room_for(now, b, unit, 2, spare), room_for(now, b, unit, 3, spare), NULL};
     if (state->reset_late)
         late_gru_units(s, p, late, before, h, kept);
     else if (job->candidates)
@@ -113,8 +131,8 @@ static void gru_panel(
     else
         reset_units(s, p, before, now->memory->reset + cell, kept);
     const bool all = state->reset_late, half = job->candidates;
-    for (int gate = 0; state->kept_gates && gate < 3 + all; gate++)
-        if (all || half == (gate != 1)) keep_gate(now, b, unit, kept, gate);
+    for (int gate = 0; gate < 3 + all; gate++)
+        if (all || half == (gate != 1)) keep_part(now, b, unit, spare, gate);
 }
 
 // A panel of units, from `unit` on, of row `b`.  Of a sequence that has ended gates are kept, and the
@@ -125,9 +143,10 @@ static void make_units(const Job *job, int64_t b, int64_t unit) {
     const Memory *memory = now->memory;
     const int64_t cell = b * state->wide + unit, row = b * state->gates * state->wide;
     const int64_t at = row + column_of(state, 0, unit);
-    float *h = memory->next + cell, *c = memory->c + cell, spare[2][PANEL_COLUMNS];
+    float *h = memory->next + cell, *c = memory->next_c + cell, spare[2][PANEL_COLUMNS];
     if (is_over(state, b, now->time)) {
-        memcpy(h, memory->h + cell, PANEL_COLUMNS * sizeof(float));
+        memmove(h, memory->h + cell, PANEL_COLUMNS * sizeof(float));
+        memmove(c, memory->c + cell, PANEL_COLUMNS * sizeof(float));
         if (!state->kept_gates) return;
         h = spare[0];
         c = spare[1];
@@ -149,7 +168,7 @@ static void some_units(void *context, int64_t chunk, int thread) {
     const int64_t columns = first * state->wide, gates = behind - first;
     const float *h = job->candidates ? memory->reset : memory->h;
     ISA(multiply_state)(job->now, h, columns + begin * gates, columns + end * gates);
-    for (int64_t b = 0; b < state->batch; b++)
+    for (int64_t b = 0; b < state->rows; b++)
         for (int64_t unit = begin; unit < end; unit += PANEL_COLUMNS) make_units(job, b, unit);
 }
 
