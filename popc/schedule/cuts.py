@@ -44,7 +44,9 @@ def restrict(
     Its nodes are numbered in the given order, of which ``steps`` are the bytes live in each step.
     What it takes grows with the part, but for finding the places of nodes.
     """
-    place = dict(zip(order, range(len(order)), strict=True))
+    place = [0] * len(order)
+    for index, node in enumerate(order):
+        place[node] = index
     readers, parts, makers = problem.remembered("relations", _relations)
 
     def last(buffer: int) -> int:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from operator import attrgetter
 from typing import ClassVar, Protocol, Self, TypeAlias
 
 from popc.ir import Graph, Op, verify
@@ -26,6 +27,7 @@ __all__ = [
 
 State: TypeAlias = "list[object]"
 
+_type_of = attrgetter("op_type")
 _MAX_ROUNDS = 20  # passes that undo each other would go on for ever
 
 
@@ -135,11 +137,13 @@ def state_of(graph: Graph) -> State:
 class RewritePass(Pass):
     """A local edit that is tried on every op of every graph, nested ones first.
 
-    Subclasses implement `rewrite`, which may edit the graph around ``op``.
+    Subclasses implement `rewrite`, which may edit the graph around ``op``.  ``rewrites`` are the
+    types of the ops that it may have something to do with; none: any.
     """
 
     excludable: ClassVar[bool] = True
     level: ClassVar[str] = "default"
+    rewrites: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def rewrite(self, graph: Graph, op: Op) -> bool:
@@ -147,7 +151,9 @@ class RewritePass(Pass):
 
     def run(self, graph: Graph) -> int:
         """Apply `rewrite` once to every op, in topological order, but to none that excludes it."""
-        changes = 0
+        changes, types = 0, self.rewrites
+        if types and all(types.isdisjoint(map(_type_of, nested.ops)) for nested in graph.walk()):
+            return 0
         with disguised(graph, self.name) as excluded:
             for nested in reversed(list(graph.walk())):
                 for op in nested.topological():

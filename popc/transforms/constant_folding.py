@@ -47,10 +47,13 @@ class ConstantFolding(RewritePass):
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Fold ``op`` if it is worth it."""
+        for tensor in op.inputs:
+            if tensor is not None and not tensor.is_constant:
+                return False
         operands = op.present_inputs
         if op.op_type == "CastThenPow2Scale" and op.operand(0).type.dtype in DEVICE_FLOATS8:
             return False
-        if not all(tensor.is_constant for tensor in operands) or not can_evaluate(op):
+        if not can_evaluate(op):
             return False
         # An operand that others still read stays in the archive, so it does not pay for the result.
         sole = [t for t in dict.fromkeys(operands) if len(t.uses) == 1 and not graph.is_output(t)]

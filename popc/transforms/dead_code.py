@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
-from popc.ir import Graph, Op
+from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS
 from popc.transforms.base import Pass
 from popc_runtime.ground.frozen import frozen
@@ -36,9 +37,7 @@ class DeadCode(Pass):
         for nested in graph.walk():
             outputs = set(nested.outputs)
             for op in reversed(nested.topological()):
-                if not _has_side_effect(op) and not any(
-                    tensor.uses or tensor in outputs for tensor in op.outputs
-                ):
+                if not _is_read(op, outputs) and not _has_side_effect(op):
                     nested.remove_op(op)
                     changes += 1
             for tensor in nested.constants:
@@ -46,6 +45,10 @@ class DeadCode(Pass):
                     nested.remove_tensor(tensor)
                     changes += 1
         return changes
+
+
+def _is_read(op: Op, outputs: Collection[Tensor]) -> bool:
+    return any(tensor.uses or tensor in outputs for tensor in op.outputs)
 
 
 def _has_side_effect(op: Op) -> bool:

@@ -38,6 +38,7 @@ class DistributeBatchNorm(RewritePass):
     """
 
     name: ClassVar[str] = "distribute_batch_norm"
+    rewrites: ClassVar[frozenset[str]] = frozenset({"BatchNormalizationTraining"})
     optional: ClassVar[bool] = False
     size: int
 

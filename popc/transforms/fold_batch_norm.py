@@ -39,6 +39,7 @@ class FoldBatchNorm(RewritePass):
     """
 
     name: ClassVar[str] = "fold_batch_norm"
+    rewrites: ClassVar[frozenset[str]] = frozenset({"BatchNormalization"})
 
     @np.errstate(all="ignore")  # parameters may be anything
     def rewrite(self, graph: Graph, op: Op) -> bool:

@@ -33,6 +33,7 @@ class FuseLossGradients(RewritePass):
     """
 
     name: ClassVar[str] = "fuse_loss_gradients"
+    rewrites: ClassVar[frozenset[str]] = frozenset({"SoftmaxGrad", "LogSoftmaxGrad"})
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Match backwards from the gradient of the softmax, or of its logarithm."""

@@ -40,6 +40,7 @@ class FuseQuantization(RewritePass):
     """
 
     name: ClassVar[str] = "fuse_quantization"
+    rewrites: ClassVar[frozenset[str]] = frozenset({"DequantizeLinear", "FakeQuantize", "Cast"})
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Replace ``op``; `DeadCode` removes what nobody reads any more."""

@@ -45,6 +45,7 @@ class HoistRowProducts(RewritePass):
     """
 
     name: ClassVar[str] = "hoist_row_products"
+    rewrites: ClassVar[frozenset[str]] = frozenset({"Loop"})
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Hoist all such products out of one loop."""

@@ -41,6 +41,7 @@ class IntegerProducts(RewritePass):
     """
 
     name: ClassVar[str] = "integer_products"
+    rewrites: ClassVar[frozenset[str]] = frozenset({"Conv", "MatMul", "Gemm"})
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Replace ``op``; `DeadCode` removes what nobody reads any more."""

@@ -33,6 +33,7 @@ class InvariantStates(RewritePass):
     """
 
     name: ClassVar[str] = "invariant_states"
+    rewrites: ClassVar[frozenset[str]] = frozenset({"Loop"})
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Rebuild a loop that has such states."""

@@ -31,6 +31,7 @@ class PartialsType(RewritePass):
     """
 
     name: ClassVar[str] = "partials_type"
+    rewrites: ClassVar[frozenset[str]] = frozenset(SUMS_OF_PRODUCTS)
     optional: ClassVar[bool] = False
     type: Partials = Partials.FLOAT
     type_of_convolutions: Partials = Partials.FLOAT

@@ -40,6 +40,7 @@ class RecogniseLayerNorm(RewritePass):
     """
 
     name: ClassVar[str] = "recognise_layer_norm"
+    rewrites: ClassVar[frozenset[str]] = frozenset({"Div"})
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Match backwards from the division, then take the scale and the bias along."""

@@ -45,6 +45,7 @@ class SerializeProducts(SerializationPass):
     """
 
     name: ClassVar[str] = "serialize_products"
+    rewrites: ClassVar[frozenset[str]] = frozenset(_PRODUCTS)
     refusal: ClassVar[str] = "products cannot be cut as serialize_matmul_factor says"
 
     def problem(self, op: Op) -> str:

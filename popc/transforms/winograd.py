@@ -29,6 +29,7 @@ class Winograd(RewritePass):
     """
 
     name: ClassVar[str] = "winograd"
+    rewrites: ClassVar[frozenset[str]] = frozenset(_CONVOLUTIONS)
     optional: ClassVar[bool] = False
     allowed: bool = True
 

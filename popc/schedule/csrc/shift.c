@@ -3,7 +3,7 @@
 
 #include "search.h"
 
-enum { BETWEEN_QUESTIONS = 64 };  // blocks or states until the caller is asked again
+enum { BETWEEN_QUESTIONS = 512 };  // blocks or states until the caller is asked again
 
 // -- making moves ---------------------------------------------------------------------------------
 
