@@ -132,7 +132,7 @@ def _reads_strided(op: Op) -> bool:
         return False
     rank = op.operand(0).type.rank
     axes = {axis % rank for axis in integers(op.attributes, "axes")}
-    return rank in (4, 5) and axes == set(range(2, rank))
+    return rank in (3, 4, 5) and axes == set(range(2, rank))
 
 
 def _check_format(tensor: Tensor, plan: MemoryPlan) -> Iterator[str]:

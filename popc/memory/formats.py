@@ -2,7 +2,7 @@
 
 A memory format is nothing but strides.  Shapes stay [N, C, H, W]; *channels-last* means that all
 channels of a pixel lie side by side.  A convolution then reads and writes rows of channels, and
-needs no copies that bring them together.
+needs no copies that bring them together.  Images may be lines [N, C, W], or volumes.
 
 A result is channels-last if all of this holds:
 
@@ -14,16 +14,16 @@ A result is channels-last if all of this holds:
   bytes), but not of groups of few channels that are not computed row by row, or at least half of
   its operands of its size are channels-last (so that maps, pooling, resized and joined images stay
   in the format that they find), or the channels of such an image in another order;
-* at least half of its readers gain: they write any format themselves, reduce pixels, or turn the
-  image to [N, H, W, C], which then is a view.  Others, such as Reshape, have to bring planes
-  together.
+* at least half of its readers gain: they write any format themselves (maps only if their results
+  may be channels-last in turn), reduce pixels, or turn the image to [N, H, W, C], which then is a
+  view.  Others, such as Reshape, have to bring planes together.
 
 None of this depends on the order in which ops run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Sequence
 from typing import Final
 
 from popc.ir import Graph, Op, Tensor
@@ -39,7 +39,7 @@ _FEWEST_OF_GROUP: Final = 16  # channels; a panel of weights has as many columns
 BYTE_CONVOLUTIONS: Final = ("ConvInteger",)
 CONVOLUTIONS: Final = ("Conv", *BYTE_CONVOLUTIONS)
 _PARTS: Final = ("Slice", "Split")  # views, which lie as what they are parts of
-_IMAGES: Final = (4, 5)  # ranks of images and volumes
+_IMAGES: Final = (3, 4, 5)  # ranks of images of one, two and three axes
 
 
 def choose_formats(
@@ -51,18 +51,31 @@ def choose_formats(
     """
     found: dict[Tensor, tuple[int, ...]] = {}
     last = set[Tensor]()  # these, and their parts
-    for op in graph.topological():
+    order = list(graph.topological())
+    if not any(op.op_type in convolutions for op in order):
+        return found
+    suited = _suited(graph, order)
+    for op in order:
         if op.op_type in _PARTS and op.operand(0) in last:
             last.update(op.outputs)
-        if not _writes_any(op) or len(op.outputs) != 1 or graph.is_output(op.output):
+        if len(op.outputs) != 1 or op.output not in suited:
             continue
         strides = _channels_last(op.output)
-        if strides is None or not _finds(op, last, convolutions):
-            continue
-        if _suits_readers(graph, op.output):
+        if strides is not None and _finds(op, last, convolutions):
             found[op.output] = strides
             last.add(op.output)
     return found
+
+
+def _suited(graph: Graph, order: Sequence[Op]) -> set[Tensor]:
+    """Results that may be channels-last as far as those who read them are concerned."""
+    suited = set[Tensor]()
+    for op in reversed(order):
+        if len(op.outputs) != 1 or graph.is_output(op.output) or not _writes_any(op):
+            continue
+        if op.output.type.rank in _IMAGES and _suits_readers(graph, op.output, suited):
+            suited.add(op.output)
+    return suited
 
 
 def _channels_last(image: Tensor) -> tuple[int, ...] | None:
@@ -107,7 +120,7 @@ def _is_as_large(operand: Tensor, op: Op) -> bool:
     return operand is op.operand(0) or op.op_type == "Concat"
 
 
-def _suits_readers(graph: Graph, image: Tensor) -> bool:
+def _suits_readers(graph: Graph, image: Tensor, suited: Container[Tensor]) -> bool:
     readers: list[Op] = []
     left = [image]
     while left:
@@ -120,7 +133,7 @@ def _suits_readers(graph: Graph, image: Tensor) -> bool:
             left += op.outputs
     if any(op.subgraphs or not _reads_format(op) for op in readers):
         return False
-    return 2 * sum(_gains(op) for op in readers) >= len(readers)
+    return 2 * sum(_gains(op, suited) for op in readers) >= len(readers)
 
 
 def _reads_format(op: Op) -> bool:
@@ -165,27 +178,33 @@ def _before_shuffle(op: Op) -> Op | None:
     return first if first is not None and first.op_type == "Reshape" else None
 
 
-def _gains(op: Op) -> bool:
+def _gains(op: Op, suited: Container[Tensor]) -> bool:
+    """True if ``op`` takes less time where its operand is channels-last.
+
+    Maps do if their results are, too: a turn takes longer than they do.
+    """
     if op.op_type == "Reshape":
         return _shuffled(op) is not None
+    if _writes_any(op):
+        return op.output in suited if OPS[op.op_type].elementwise else not _has_short_rows(op)
     permutation = op.attributes["perm"] if op.op_type == "Transpose" else ()
     rank = op.operand(0).type.rank
     to_last = rank in _IMAGES and permutation == _to_channels_last(rank)
-    return to_last or _reduces_pixels(op) or (_writes_any(op) and not _has_short_rows(op))
+    return to_last or _reduces_pixels(op)
 
 
 def _has_short_rows(op: Op) -> bool:
     """True if ``op`` is a convolution of groups of few channels, other than of single ones.
 
     It reads and writes a part of each row of channels at a time, if it is not one that the runtime
-    computes row by row.  Volumes of single channels take twice the time there, too.
+    computes row by row.  Lines and volumes of single channels take longer there, too.
     """
     group = op.attributes.get("group", 1)
     if op.op_type not in CONVOLUTIONS or group == 1:
         return False
     assert isinstance(group, int), f"{op!r}: group={group!r}"
     widths = (op.operand(0).type.shape[1], op.output.type.shape[1])
-    if op.output.type.rank > _IMAGES[0]:
+    if op.output.type.rank != 4:
         return min(widths) < _FEWEST_OF_GROUP * group
     few = widths != (group, group) and min(widths) < _FEWEST_OF_GROUP * group
     return few and not (widths[0] == widths[1] and _goes_by_rows(op))

@@ -155,16 +155,35 @@ def test_groups_of_few_channels(few: int, dilation: int, *, is_last: bool) -> No
     assert [plan.placements[image].strides is not None for image in (x, y)] == [is_last] * 2
 
 
+_LINES_AND_VOLUMES = {1: (768, 4, 128), 3: (15360, 4, 3840, 768, 128)}
+
+
+@pytest.mark.parametrize("axes", _LINES_AND_VOLUMES)
 @pytest.mark.parametrize(("group", "is_last"), [(1, True), (2, True), (32, False)])
-def test_volumes(group: int, *, is_last: bool) -> None:
-    """They are images of one axis more, but for convolutions of groups of few channels."""
+def test_lines_and_volumes(group: int, axes: int, *, is_last: bool) -> None:
+    """They are images, but for convolutions of groups of few channels."""
     small = SmallGraph()
-    window = {"strides": (1, 1, 1), "dilations": (1, 1, 1), "pads": (1,) * 6}
-    first = small.constant(np.ones((32, 3, 3, 3, 3), np.float32))
-    x = small("Relu", small("Conv", small.input(1, 3, 4, 5, 6), first, group=1, **window))
-    second = small.constant(np.ones((32, 32 // group, 3, 3, 3), np.float32))
+    ones = (1,) * axes
+    window = {"strides": ones, "dilations": ones, "pads": ones * 2}
+    first = small.constant(np.ones((32, 3, *[3] * axes), np.float32))
+    image = small.input(1, 3, *(4, 5, 6)[-axes:])
+    x = small("Relu", small("Conv", image, first, group=1, **window))
+    second = small.constant(np.ones((32, 32 // group, *[3] * axes), np.float32))
     y = small("Conv", x, second, group=group, **window)
-    small.output(small("ReduceMean", y, axes=(2, 3, 4), keepdims=0))
+    small.output(small("ReduceMean", y, axes=tuple(range(2, axes + 2)), keepdims=0))
     plan, _ = _plan(small)
-    wanted = (15360, 4, 3840, 768, 128) if is_last else None
+    wanted = _LINES_AND_VOLUMES[axes] if is_last else None
     assert [plan.placements[image].strides for image in (x, y)] == [wanted] * 2
+
+
+@pytest.mark.parametrize("reader", ["Conv", "output", "Reshape"])
+def test_maps_gain_if_their_readers_do(reader: str) -> None:
+    """Otherwise the convolution before them writes planes: turning takes longer than a map."""
+    small = SmallGraph()
+    x = _conv(small, small.input(1, 3, 7, 7), 32)
+    y = small("Sigmoid", small("Tanh", x))
+    if reader == "Conv":
+        y = _conv(small, y, 32)
+    small.output(small("Reshape", y, shape=(32, 49)) if reader == "Reshape" else y)
+    plan, _ = _plan(small)
+    assert (plan.placements[x].strides is not None) == (reader == "Conv")

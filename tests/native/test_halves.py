@@ -141,6 +141,29 @@ def test_images_keep_the_order_in_which_they_lie(
     assert np.abs(got - expected).max() <= DIGITS[dtype] * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("opcode", ["ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 2), (1, 2)])
+@pytest.mark.parametrize("layout", ["plain", "turned", "every second"])
+def test_extremes_of_all_halves(
+    library: Library, opcode: str, dtype: DType, axes: tuple[int, ...], layout: str
+) -> None:
+    """They are compared as integers: each with its neighbours in a random order."""
+    bits = np.random.default_rng(0).permutation(1 << 16).astype(np.uint16)
+    x = bits.view(dtype.storage).reshape(32, 64, 32)
+    if layout == "turned":
+        x = x.transpose(2, 1, 0)
+    elif layout == "every second":
+        x = x[:, ::2, ::-2]
+    for part in (x, x[:3, :2, :3], x[:1]):
+        shape = tuple(1 if axis in axes else size for axis, size in enumerate(part.shape))
+        out = [np.empty(shape, dtype.storage)]
+        arguments = (opcode, [part], out, {"axes": axes, "keepdims": 1})
+        expected = numbers_of(numpy_results(*arguments, dtypes=[dtype] * 2)[0], dtype)
+        got = numbers_of(steady_results(library, *arguments, dtypes=[dtype] * 2)[0], dtype)
+        np.testing.assert_array_equal(got, expected)
+
+
 @given(
     rows=st.integers(1, 14),
     depth=st.integers(1, 70),

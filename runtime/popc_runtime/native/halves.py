@@ -17,6 +17,7 @@ from popc_runtime.native.contiguous import tensors
 from popc_runtime.native.forms import map_record, stays_half
 from popc_runtime.native.now import run_now
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
+from popc_runtime.native.reductions import extreme_of_halves
 from popc_runtime.native.views import View, as_view, broadcast_to, empty
 
 __all__ = ["MOVES", "ROUNDING", "through_float32"]
@@ -181,6 +182,9 @@ def through_float32(
         for operand in operands
     ):
         return None
+    extreme = extreme_of_halves(opcode, binding)
+    if extreme is not None:
+        return extreme
     factor = opcode in _PRODUCTS and stays_half(binding, 1)
     mark = binding.scratch.mark()
     for room in (_room_in_order, _plain_room):

@@ -66,10 +66,13 @@ static Value first_value(DType dtype, Step step) {
 #include "whole_folds.h"
 #define TYPE int64_t
 #include "whole_folds.h"
+#include "half_folds.h"
 
 static StepFn step_of(DType dtype) {
     switch (dtype) {
         case F32: return step_float;
+        case F16: return step_f16;
+        case BF16: return step_bf16;
         case F64: return step_double;
         case I8: return step_int8_t;
         case BOOL:
@@ -83,9 +86,11 @@ static StepFn step_of(DType dtype) {
     }
 }
 
+static bool is_half(DType dtype) { return dtype == F16 || dtype == BF16; }
+
 // Whether the results of integers are integers on the way, and those of truth values are such.
 static bool is_known(DType dtype, Operation operation) {
-    if (dtype == BOOL) return operation == MAX || operation == MIN;
+    if (dtype == BOOL || is_half(dtype)) return operation == MAX || operation == MIN;
     return is_real(dtype) || (operation != L2 && operation != LOG_SUM && operation != LOG_SUM_EXP);
 }
 
@@ -205,6 +210,7 @@ static void store_block(const Reduce *reduce, const Value *sums, int64_t place, 
             ((float *)reduce->out)[place] = (float)value.real;
         } else {
             if (reduce->operation == MEAN) value.whole /= reduce->count;
+            if (is_half(reduce->dtype)) value.whole = turned_half((int16_t)value.whole);
             const int64_t size = item_size(reduce->dtype);
             memcpy(reduce->out + place * size, &value.whole, (size_t)size);  // little-endian
         }
