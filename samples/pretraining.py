@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 from samples.network_builder import NetworkBuilder
-from samples.published import attention_of_heads, resnet50
+from samples.published import joint_attention, resnet50
 
 __all__ = ["TRAINED_NETWORKS", "bert_masked"]
 
@@ -57,7 +57,7 @@ def bert_masked(
         b.place = (chip, chip)
         for _ in range(count):
             name = f"layer{layer}"
-            y = attention_of_heads(b, x, name, size, heads, length, bias)
+            y = joint_attention(b, x, name, size, heads, length, bias, biased=False)
             x = b.layer_norm(b("Add", x, dropout(y)), f"{name}.norm1", size)
             y = b("Gelu", b.linear(x, f"{name}.up", size, 4 * size))
             y = dropout(b.linear(y, f"{name}.down", 4 * size, size))

@@ -24,7 +24,7 @@ from popc.cost.settings import CostSettings
 from popc.cost.transfers import find_hidden, merged_copies, merged_transfers, op_cycles, times_taken
 from popc.cost.uses import CodeUses, StageCall
 from popc.cost.work import Work
-from popc.ir import Graph, Op, Tensor
+from popc.ir import Graph, Op, Recompute, StepPart, Tensor
 from popc.ir.attributes import integers
 from popc.memory import MemoryPlan
 from popc.ops.control import callee_of
@@ -167,6 +167,7 @@ class _Estimator:
         self.uses = CodeUses(machine.known.kinds, outlines=machine.settings.outlines)
         self.planned_bytes: dict[Op, int] = {}  # temporary ones, of plans
         self._stage: StageCall | None = None  # of the pipeline, if one is looked into
+        self._backward = False  # whether a call of the backward pass is
         self._meetings = 0  # of chips, so far
         self._copies: dict[Op, int] = {}  # of operands and results of calls, while an op runs
         self.timeline = Timeline()
@@ -239,10 +240,11 @@ class _Estimator:
         machine = self._machine_of(op)
         layouts = {tensor: layout_of(self._layouts, tensor) for tensor in op.present_inputs}
         known = machine.known.works
-        key = op, machine.bounds.get(op), op in machine.merged, (*layouts.values(),)
+        backward = self._backward or _is_of_backward(op)
+        key = op, machine.bounds.get(op), op in machine.merged, backward, (*layouts.values(),)
         work = known.get(key)
         if work is None:
-            work = known[key] = Work(op, machine, layouts)
+            work = known[key] = Work(op, machine, layouts, backward)
             if not op.attributes.get("unrolled"):  # iterations that would have been written out
                 RULES[op.op_type](work)
         machine.problems.update(work.problems)
@@ -294,7 +296,9 @@ class _Estimator:
         # Of the copies of the call around this one, nothing is given back meanwhile.
         outer = self._copies.get(op, 0)
         self._copies.update({op: outer + own for op, own in zip(order, copies, strict=True)})
+        before, self._backward = self._backward, self._backward or _is_of_backward(op)
         yield from self.run(callee, times)
+        self._backward = before
         for tensor, inner in zip(op.outputs, callee.outputs, strict=True):
             self._layouts[tensor] = layout_of(self._layouts, inner)
 
@@ -370,6 +374,13 @@ def _leading(op: Op) -> Tensor | None:
     size = op.outputs[0].type.size if op.outputs else -1
     others = (tensor for tensor in op.present_inputs if not tensor.is_constant)
     return next((tensor for tensor in others if tensor.type.size == size), first)
+
+
+def _is_of_backward(op: Op) -> bool:
+    """True if ``op``, perhaps a call, belongs to the backward pass, and not as a repetition."""
+    settings = op.settings
+    again = settings.recompute is Recompute.RECOMPUTED
+    return settings.part is StepPart.BACKWARD and not again
 
 
 def _turned(op: Op, layout: Layout) -> Layout:

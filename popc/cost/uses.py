@@ -17,7 +17,7 @@ from popc_runtime.ground.frozen import frozen
 __all__ = ["CodeUses", "Occurrences", "StageCall"]
 
 # Exchanges that bring weights to vertices, where an op reads any.
-_MOVING_WEIGHTS: Final = frozenset({"convolve", "gather", "scale and bias", "slice"})
+_MOVING_WEIGHTS: Final = frozenset({"convolve", "gather", "scale and bias", "slice", "transpose"})
 
 
 @frozen

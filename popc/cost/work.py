@@ -46,6 +46,9 @@ class Work:
     op: Op
     machine: Machine
     layouts: Table[Tensor, Layout]
+    backward: bool = (
+        False  # it belongs to the backward pass, and repeats nothing of the forward pass
+    )
     phases: list[Phase] = field(default_factory=list[Phase])
     plans: list[Plan] = field(default_factory=list[Plan])
     problems: list[ConvProblem] = field(default_factory=list[ConvProblem])  # of the plans
@@ -377,6 +380,7 @@ class Work:
             columns,
             inputs_lie=lie[0],
             weights_lie=lie[1],
+            backward=self.backward,
         )
         return self.convolve(problem)
 

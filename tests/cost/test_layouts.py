@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 import popc
 from popc.cost import CostReport
 from popc.cost.formulas import movement
+from samples.network_builder import NetworkBuilder
 
 
 def _scores(columns: int, *, product: bool = True) -> CostReport:
@@ -62,3 +63,27 @@ def test_chains_are_fused_on_the_host_and_run_op_by_op_on_the_device() -> None:
     ops = [op for op in chain.ops if op.op_type == "FusedElementwise"]
     assert [phase.name for op in ops for phase in op.phases] == [name.lower() for name in names]
     assert ops[0].cycles.launch == 3 * chain.target.tile.vertex_launch_cycles
+
+
+@pytest.mark.parametrize("outlined", [False, True])
+def test_operands_of_gradients_are_transposed_by_vertices(*, outlined: bool) -> None:
+    """Of calls of a function, too; the same products in the forward pass copy elements."""
+    b = NetworkBuilder("layers", "float16", training=True)
+    x = "x"
+    for layer in range(8):
+        x = b("Relu", b.linear(x, f"layer{layer}", 256, 256))
+    x = b("MatMul", x, b("Transpose", b.weight("last", 128, 256), perm=[1, 0]))
+    b("Identity", x, name="y")
+    report = popc.estimate(
+        b.model([b.floats("x", 64, 256)], [b.floats("y", 64, 128)]),
+        options={"enable_outlining": outlined},
+        loss={"type": "l1", "input": "y"},
+        optimizer={"type": "sgd", "learning_rate": 0.1},
+    )
+    assert any(op.op_type == "Call" for op in report.ops) == outlined
+    products = [op for op in report.ops if op.op_type in {"MatMul", "Gemm"}]
+    transposing = [op for op in products if any(part.name == "transpose" for part in op.phases)]
+    # Gradients of all weights, and of what all layers but the first have read; the transposed
+    # weight is read as it lies by its gradient.
+    assert len(products) == 9 + 17
+    assert len(transposing) == 9 + 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -317,6 +318,32 @@ def test_operands_are_copied_into_blocks(lie: OperandLayout, depth: int, cycles:
     problem = matmul_problem(("half", "float", "half"), 1, 32, depth, 64, inputs_lie=lie)
     compute, _ = _transform(problem, Method(VertexKind.AMP, 16, 16, units=8))
     assert compute == pytest.approx(cycles, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("inputs_type", "rows", "depth", "cycles"),
+    [
+        ("half", 32, 64, 7 + 6 * (29 + 2 * (18 + 4 * (12 + 4 * 2)))),  # 8 of 16 x 16, 6 workers
+        ("half", 36, 64, 7 + 6 * (29 + 6 * (18 + 1 * (12 + 4 * 2)))),  # 36 of 4 x 16
+        ("float", 32, 64, 7 + 6 * (29 + 6 * (18 + 4 * (12 + 3 * 2)))),  # 32 of 8 x 8
+        ("half", 32, 66, 0),
+        ("half", 33, 64, 0),
+    ],
+)
+def test_gradients_have_operands_transposed_if_whole_grains_lie_side_by_side(
+    inputs_type: str, rows: int, depth: int, cycles: int
+) -> None:
+    problem = matmul_problem(
+        (inputs_type, "float", inputs_type), 1, rows, depth, 64, inputs_lie=TURNED, backward=True
+    )
+    method = Method(VertexKind.AMP, 8 if inputs_type == "float" else 16, 16, units=8)
+    costs = evaluate(problem, method, Candidates(1, 1, 1, 1, 1, 1, 1), _TARGET)
+    (step,) = [step for step in costs.steps if step.name == "transpose"]
+    assert step.compute == cycles
+    assert step.exchanges == (cycles > 0)
+    copies, _ = _transform(problem, method)  # which take no longer than from rows, then
+    rows_lie, _ = _transform(replace(problem, inputs_lie=ROWS), method)
+    assert (copies == rows_lie) == (cycles > 0)
 
 
 def test_poplin_expects_copies_of_all_where_operands_change_places() -> None:

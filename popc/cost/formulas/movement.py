@@ -14,6 +14,8 @@ __all__ = [
     "random_cycles",
     "rearrange_cycles",
     "smallest_piece",
+    "transpose_cycles",
+    "transpose_grain",
     "turn_cycles",
 ]
 
@@ -57,6 +59,29 @@ def turn_cycles(elements: Count, element_bytes: int, *, odd: bool) -> Count:
     if odd and element_bytes < 4:
         return _COPY_START + WORKERS * ceil_div(elements, WORKERS) * _SUBWORD_CYCLES
     return copy_cycles((elements * element_bytes, smallest_piece(element_bytes)))
+
+
+def transpose_grain(element_bytes: int) -> int:
+    """Rows and columns that the vertices for transposing take at once; 0 if there are none."""
+    return {2: 4, 4: 2}.get(element_bytes, 0)
+
+
+def transpose_cycles(elements: Count, rows: int, columns: int, element_bytes: int) -> Count:
+    """Transposing matrices of ``rows`` by ``columns``, whole grains of both, that workers share.
+
+    Matrices of halves are read and written 64 bits at a time.
+    """
+    grain = transpose_grain(element_bytes)
+    each = 4 if grain == 4 else 3  # cycles of a worker for a grain
+    down, across = rows // grain, columns // grain
+    count = ceil_div(ceil_div(elements, rows * columns), WORKERS)
+    if down == across == 1:
+        worker = 37 + count * each
+    elif across == 1:
+        worker = 27 + count * (35 + each * max(down - 2, 0))
+    else:
+        worker = 29 + count * (18 + down * (12 + each * (across - 2)))
+    return 7 + WORKERS * worker
 
 
 def rearrange_cycles(bytes_: Count, *, element_bytes: int, memcpy: int, aligned: bool) -> Count:

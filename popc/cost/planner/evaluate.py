@@ -14,7 +14,7 @@ from popc.cost.planner.candidates import Candidates
 from popc.cost.planner.methods import Method, VertexKind
 from popc.cost.planner.problem import ConvProblem
 from popc.cost.planner.steps import CandidateStep, Shares, taken
-from popc.cost.planner.transform import copies_inputs, copies_weights, transform
+from popc.cost.planner.transform import copies_inputs, copies_weights, transform, transpose
 from popc.target import Conv, Target
 from popc_runtime.format import Array
 from popc_runtime.ground.frozen import frozen
@@ -84,6 +84,7 @@ def evaluate(problem: ConvProblem, method: Method, splits: Candidates, target: T
     outputs = ceil_div(shares.partials, depth)
     steps = [
         _slice(problem, splits, shares),
+        transpose(problem, method, splits, shares, target),
         transform(problem, method, splits, shares, outputs, target),
         _convolve(problem, method, splits, shares, target),
         *_reduce(problem, shares, depth, target),

@@ -46,7 +46,7 @@ class PlanStep:
     """One step of a plan, all its repetitions: cycles of an exchange and of what follows it.
 
     Attributes:
-        name: "slice", "transform", "convolve", "reduce", "cast" or "update".
+        name: "slice", "transpose", "transform", "convolve", "reduce", "cast" or "update".
         exchange: Cycles for data, without sync and set-up.
         compute: Cycles of the vertices, without their launch.
         exchanges, launches: How many exchanges and vertices follow each other.
@@ -106,6 +106,7 @@ def vertex_of(part: PlanStep, problem: ConvProblem, plan: Plan) -> str:
 
 _VERTICES = {
     "slice": "DynamicSlice",
+    "transpose": "Transpose",
     "transform": "Copy",
     "reduce": "ReduceAdd",
     "cast": "Cast",

@@ -51,6 +51,7 @@ class ConvProblem:
         inputs_lie, weights_lie: The order of the operands' elements; what does not lie the way
             that a plan wants it has to be copied first.
         product: Of matrices, not a convolution with a single kernel position.
+        backward: A gradient: operands that lie turned are transposed before they are fetched.
         swapped: The operands have changed places; for descriptions.
         expanded: The kernel positions that have become input channels; they multiply the input.
     """
@@ -70,6 +71,7 @@ class ConvProblem:
     inputs_lie: OperandLayout = PLACED
     weights_lie: OperandLayout = PLACED
     product: bool = False
+    backward: bool = False
     swapped: bool = False
     expanded: int = 1
 
@@ -150,6 +152,7 @@ def matmul_problem(
     *,
     inputs_lie: OperandLayout = PLACED,
     weights_lie: OperandLayout = PLACED,
+    backward: bool = False,
 ) -> ConvProblem:
     """``groups`` products [rows, depth] by [depth, columns]; types of inputs, partials, output."""
     return ConvProblem(
@@ -163,4 +166,5 @@ def matmul_problem(
         inputs_lie=inputs_lie,
         weights_lie=weights_lie,
         product=True,
+        backward=backward,
     )

@@ -4,7 +4,8 @@ Vertices take inputs in blocks of input channels, and weights in blocks of outpu
 channels.  Poplin's planner (ConvModel) expects copies of both, and of the result, wherever operands
 change places or channels have to be padded, and a regrouping of results whose blocks are not those
 that the next convolution takes.  What is copied when the plan runs is what does not lie in such
-blocks already.
+blocks already.  For gradients, what has other elements than channels side by side is transposed
+before, 64 bits at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from popc.cost.planner.problem import ConvProblem, OperandLayout
 from popc.cost.planner.steps import CandidateStep, Shares
 from popc.target import Target
 
-__all__ = ["copies_inputs", "copies_weights", "transform"]
+__all__ = ["copies_inputs", "copies_weights", "transform", "transpose"]
 
 
 def copies_inputs(problem: ConvProblem, method: Method) -> bool:
@@ -54,10 +55,9 @@ def transform(
     target: Target,
 ) -> CandidateStep:
     """Copies of operands that do not lie as the plan wants them."""
-    size, tiles = problem.element_bytes, splits.tiles
-    inputs = shares.inputs * splits.in_channels * splits.field * splits.groups
-    weights = shares.weights * splits.in_channels * splits.out_channels * splits.groups
-    sizes = ceil_div(inputs, tiles) * size, ceil_div(weights, tiles) * size
+    size = problem.element_bytes
+    inputs, weights = _elements(splits, shares)
+    sizes = inputs * size, weights * size
     used = copies_inputs(problem, method), copies_weights(problem, method)
     expected = _expected(problem, method, (*sizes, outputs), target)
     if not any(used):
@@ -65,17 +65,64 @@ def transform(
     parts: list[tuple[Count, int]] = []
     moved: Count = 0
     exchanges = 0
-    for lie, bytes_, copied in zip(
-        (problem.inputs_lie, problem.weights_lie), sizes, used, strict=True
+    sides = _sides(problem, method)
+    for lie, bytes_, copied, side in zip(
+        (problem.inputs_lie, problem.weights_lie), sizes, used, sides, strict=True
     ):
         if copied:
-            run = gcd(lie.run or problem.in_channels, method.in_group, problem.in_channels)
+            run = 1 if lie.turned and not side else lie.block
+            run = gcd(run or problem.in_channels, method.in_group, problem.in_channels)
             parts.append((bytes_, movement.smallest_piece(run * size)))
             if not lie.block:  # blocks become others where they are
                 moved, exchanges = moved + bytes_, 1
     payload = movement.exchange_cycles(moved, target.exchange.bytes_per_cycle)
     copy = movement.copy_cycles(*parts)
     return CandidateStep("transform", payload, copy, exchanges, launches=1, expected=expected)
+
+
+def transpose(
+    problem: ConvProblem, method: Method, splits: Candidates, shares: Shares, target: Target
+) -> CandidateStep:
+    """Transposing operands whose channels do not lie side by side, before they are copied."""
+    sides = _sides(problem, method)
+    if not any(sides):
+        return CandidateStep("transpose")
+    size = problem.element_bytes
+    cycles: Count = 0
+    moved: Count = 0
+    for elements, side in zip(_elements(splits, shares), sides, strict=True):
+        if side:
+            moved = moved + elements * size
+            cycles = cycles + movement.transpose_cycles(elements, side, method.in_group, size)
+    payload = movement.exchange_cycles(moved, target.exchange.bytes_per_cycle)
+    return CandidateStep("transpose", payload, cycles, 1, launches=1, expected=0)
+
+
+def _elements(splits: Candidates, shares: Shares) -> tuple[Count, Count]:
+    """Elements of inputs and weights on a tile before they are fetched."""
+    inputs = shares.inputs * splits.in_channels * splits.field * splits.groups
+    weights = shares.weights * splits.in_channels * splits.out_channels * splits.groups
+    return ceil_div(inputs, splits.tiles), ceil_div(weights, splits.tiles)
+
+
+def _sides(problem: ConvProblem, method: Method) -> tuple[int, int]:
+    """Rows of the matrices in which inputs and weights are transposed; 0 if they are not.
+
+    Poplin does so in the backward pass alone, and only if rows and channels come in whole grains of
+    what the vertices for that take at once; a forward pass copies while it fetches.
+    """
+    grain = movement.transpose_grain(problem.element_bytes)
+    whole = grain and method.in_group % grain == problem.in_channels % grain == 0
+    if not whole or not problem.backward:
+        return 0, 0
+    inputs = copies_inputs(problem, method) and problem.inputs_lie.turned
+    weights = copies_weights(problem, method) and problem.weights_lie.turned
+    sides = [
+        gcd(others, method.in_group) if used else 0
+        for used, others in ((inputs, problem.field[1]), (weights, problem.out_channels))
+    ]
+    inputs_side, weights_side = (0 if side % grain else side for side in sides)
+    return inputs_side, weights_side
 
 
 def _expected(
