@@ -163,10 +163,20 @@ def test_functions_must_not_be_too_new_either() -> None:
         load_model(model)
 
 
-def test_names_must_be_text() -> None:
-    data = _model().SerializeToString()
-    with pytest.raises(ModelError, match=r"the name b'l\\xffst' is not valid UTF-8"):
-        load_model(data.replace(b"last", b"l\xffst"))
+@pytest.mark.parametrize("name", ["g", "x", "first", "Relu", "second", "y", "shape", "Reshape"])
+def test_names_must_be_text(name: str) -> None:
+    """Of graphs, values, nodes, types, attributes and weights; of nodes with attributes and not."""
+    model = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[2] x) => (float[2] y) <int64[1] shape = {2}> {
+            first = Relu (x)
+            y = Reshape <allowzero = 0> (first, shape)
+        }
+    """)
+    model.graph.node[1].name = "second"
+    data, damaged = model.SerializeToString(), b"\xff" + name.encode()[1:]
+    with pytest.raises(ModelError, match="is not valid UTF-8"):
+        load_model(data.replace(bytes([len(name)]) + name.encode(), bytes([len(name)]) + damaged))
 
 
 def test_an_opset_that_is_not_stated_is_assumed() -> None:

@@ -156,13 +156,14 @@ class _Encoder:
             self._call(item)
 
     def _instruction(self, item: Instruction) -> None:
-        self._add("op_code", self._string(item.opcode))
-        self._add("op_name", self._string(item.name))
-        self._add("op_attributes", self._attribute_set(item.attributes))
-        self._add("op_inputs", len(item.inputs))
-        self._add("op_outputs", len(item.outputs))
-        self._columns["op_input"].extend(item.inputs)
-        self._columns["op_output"].extend(item.outputs)
+        columns = self._columns
+        columns["op_code"].append(self._string(item.opcode))
+        columns["op_name"].append(self._string(item.name))
+        columns["op_attributes"].append(self._attribute_set(item.attributes))
+        columns["op_inputs"].append(len(item.inputs))
+        columns["op_outputs"].append(len(item.outputs))
+        columns["op_input"].extend(item.inputs)
+        columns["op_output"].extend(item.outputs)
 
     def _repeat(self, item: RepeatBlock) -> None:
         self._add("repeat_items", len(item.body))
@@ -198,7 +199,7 @@ class _Encoder:
 
     def _attribute_set(self, attributes: Attributes) -> int:
         key = tuple(
-            (self._string(name), self._value(value)) for name, value in sorted(attributes.items())
+            [(self._string(name), self._value(value)) for name, value in sorted(attributes.items())]
         )
         if key not in self._sets:
             self._sets[key] = len(self._sets)
