@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -344,6 +345,29 @@ def test_gradients_have_operands_transposed_if_whole_grains_lie_side_by_side(
     copies, _ = _transform(problem, method)  # which take no longer than from rows, then
     rows_lie, _ = _transform(replace(problem, inputs_lie=ROWS), method)
     assert (copies == rows_lie) == (cycles > 0)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_many_tiles_fetch_is_transposed_once(side: int, *, backward: bool) -> None:
+    """More than poplin lets copy by themselves, on their way to the vertices."""
+    lie = [ROWS, ROWS]
+    lie[side] = TURNED
+    problem = matmul_problem(
+        ("half", "float", "half"), 1, 256, 256, 256,
+        inputs_lie=lie[0], weights_lie=lie[1], backward=backward,
+    )  # fmt: skip
+    method = Method(VertexKind.AMP, 16, 16, units=8)
+    for readers in (1, 4, 8, 16):
+        one = np.array([1])
+        columns, outs = np.array([readers]) if side else one, one if side else np.array([readers])
+        costs = evaluate(problem, method, Candidates(1, 1, 1, columns, 1, outs, 1), _TARGET)
+        steps = {step.name: np.asarray(step.compute).max() for step in costs.steps}
+        elements = 256 * 256 // readers
+        is_transposed = backward or readers >= 7
+        assert (steps["transpose"] > 0) == is_transposed
+        apart = 0 if is_transposed else 2 * elements * (5.1484 - 0.4404)
+        assert steps["transform"] == pytest.approx(587 + 4 * elements * 0.4404 + apart, rel=0.01)
 
 
 def test_poplin_expects_copies_of_all_where_operands_change_places() -> None:

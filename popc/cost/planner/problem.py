@@ -51,7 +51,7 @@ class ConvProblem:
         inputs_lie, weights_lie: The order of the operands' elements; what does not lie the way
             that a plan wants it has to be copied first.
         product: Of matrices, not a convolution with a single kernel position.
-        backward: A gradient: operands that lie turned are transposed before they are fetched.
+        backward: A gradient, for which operands that lie turned are transposed.
         swapped: The operands have changed places; for descriptions.
         expanded: The kernel positions that have become input channels; they multiply the input.
     """

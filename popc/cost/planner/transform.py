@@ -4,13 +4,15 @@ Vertices take inputs in blocks of input channels, and weights in blocks of outpu
 channels.  Poplin's planner (ConvModel) expects copies of both, and of the result, wherever operands
 change places or channels have to be padded, and a regrouping of results whose blocks are not those
 that the next convolution takes.  What is copied when the plan runs is what does not lie in such
-blocks already.  For gradients, what has other elements than channels side by side is transposed
-before, 64 bits at a time.
+blocks already.  For gradients, and for many tiles, what has other elements than channels side by
+side is transposed before, 64 bits at a time.
 """
 
 from __future__ import annotations
 
 from math import gcd
+
+import numpy as np
 
 from popc.cost.formulas import movement
 from popc.cost.formulas.numbers import BYTES, VECTOR, Count, ceil_div
@@ -21,6 +23,9 @@ from popc.cost.planner.steps import CandidateStep, Shares
 from popc.target import Target
 
 __all__ = ["copies_inputs", "copies_weights", "transform", "transpose"]
+
+
+_MANY_READERS = 7  # more destinations than poplin lets copy by themselves
 
 
 def copies_inputs(problem: ConvProblem, method: Method) -> bool:
@@ -65,14 +70,16 @@ def transform(
     parts: list[tuple[Count, int]] = []
     moved: Count = 0
     exchanges = 0
+    turned_first = _transposed(problem, splits)
     sides = _sides(problem, method)
-    for lie, bytes_, copied, side in zip(
-        (problem.inputs_lie, problem.weights_lie), sizes, used, sides, strict=True
+    for lie, bytes_, copied, first, side in zip(
+        (problem.inputs_lie, problem.weights_lie), sizes, used, turned_first, sides, strict=True
     ):
         if copied:
-            run = 1 if lie.turned and not side else lie.block
-            run = gcd(run or problem.in_channels, method.in_group, problem.in_channels)
-            parts.append((bytes_, movement.smallest_piece(run * size)))
+            run = gcd(lie.block or problem.in_channels, method.in_group, problem.in_channels)
+            whole = np.where(first, bytes_, 0) if side else 0 if lie.turned else bytes_
+            parts.append((whole, movement.smallest_piece(run * size)))
+            parts.append((bytes_ - whole, movement.smallest_piece(size)))
             if not lie.block:  # blocks become others where they are
                 moved, exchanges = moved + bytes_, 1
     payload = movement.exchange_cycles(moved, target.exchange.bytes_per_cycle)
@@ -84,18 +91,19 @@ def transpose(
     problem: ConvProblem, method: Method, splits: Candidates, shares: Shares, target: Target
 ) -> CandidateStep:
     """Transposing operands whose channels do not lie side by side, before they are copied."""
-    sides = _sides(problem, method)
-    if not any(sides):
-        return CandidateStep("transpose")
-    size = problem.element_bytes
+    sides, size = _sides(problem, method), problem.element_bytes
     cycles: Count = 0
     moved: Count = 0
-    for elements, side in zip(_elements(splits, shares), sides, strict=True):
+    for elements, used, side in zip(
+        _elements(splits, shares), _transposed(problem, splits), sides, strict=True
+    ):
         if side:
-            moved = moved + elements * size
-            cycles = cycles + movement.transpose_cycles(elements, side, method.in_group, size)
+            own = movement.transpose_cycles(elements, side, method.in_group, size)
+            cycles = cycles + np.where(used, own, 0)
+            moved = moved + np.where(used, elements * size, 0)
+    steps = np.where(np.asarray(cycles) > 0, 1, 0)
     payload = movement.exchange_cycles(moved, target.exchange.bytes_per_cycle)
-    return CandidateStep("transpose", payload, cycles, 1, launches=1, expected=0)
+    return CandidateStep("transpose", payload, cycles, steps, steps, expected=0)
 
 
 def _elements(splits: Candidates, shares: Shares) -> tuple[Count, Count]:
@@ -105,15 +113,24 @@ def _elements(splits: Candidates, shares: Shares) -> tuple[Count, Count]:
     return ceil_div(inputs, splits.tiles), ceil_div(weights, splits.tiles)
 
 
-def _sides(problem: ConvProblem, method: Method) -> tuple[int, int]:
-    """Rows of the matrices in which inputs and weights are transposed; 0 if they are not.
+def _transposed(problem: ConvProblem, splits: Candidates) -> tuple[Count, Count]:
+    """True for inputs, and for weights, that poplin gives their order before tiles fetch them.
 
-    Poplin does so in the backward pass alone, and only if rows and channels come in whole grains of
-    what the vertices for that take at once; a forward pass copies while it fetches.
+    It does where a pass changes the innermost axis, and for what many tiles fetch; what few fetch
+    each of them copies.
+    """
+    backward = problem.backward
+    inputs, weights = splits.out_channels, splits.field
+    return backward | (inputs >= _MANY_READERS), backward | (weights >= _MANY_READERS)
+
+
+def _sides(problem: ConvProblem, method: Method) -> tuple[int, int]:
+    """Rows of the matrices in which inputs and weights may be transposed; 0 if they may not.
+
+    Rows and channels have to come in whole grains of what vertices for that take at once.
     """
     grain = movement.transpose_grain(problem.element_bytes)
-    whole = grain and method.in_group % grain == problem.in_channels % grain == 0
-    if not whole or not problem.backward:
+    if not grain or method.in_group % grain or problem.in_channels % grain:
         return 0, 0
     inputs = copies_inputs(problem, method) and problem.inputs_lie.turned
     weights = copies_weights(problem, method) and problem.weights_lie.turned
