@@ -76,6 +76,11 @@ _COPY_DESCRIPTOR: Final = 4
 # Of two instructions of an exchange that moves weights, one is about activations: layers after the
 # first take 690 bytes for such exchanges in the profile, the first 1,370.
 _OF_ACTIVATIONS: Final = 2
+# Words that are sent carry no destination: whoever needs them listens then (Hot Chips 33, 2021).
+# What a tile has of a product's operands is needed by many tiles, and is sent once.  What other
+# exchanges move goes to a receiver of its own, piece by piece: the bound of pieces is assumed.
+_SENT_TO_PRODUCTS: Final = 1
+_SENT_AT_MOST: Final = 8
 _CONTROL_PER_STEP: Final = 20  # bytes that launch a compute set
 _CONTROL_PER_EXCHANGE: Final = 4  # bytes that sync and jump to an exchange
 _HOST_CODE: Final = 96  # of a transfer, on every tile, for its syncs and routes
@@ -144,12 +149,14 @@ def _state(phase: Phase) -> int:
 
 
 def _exchange_bytes(use: CodeUse, size: int) -> int:
-    """An instruction for each source, some for what the tile sends itself."""
+    """An instruction for each source, and for what the tile sends itself."""
     total = 0
     for number, phase in enumerate(use.phases):
         sources = phase.sources // _OF_ACTIVATIONS if use.known else phase.sources
+        product = phase.vertex.startswith("Conv ")
+        sent = min(sources, _SENT_TO_PRODUCTS if product else _SENT_AT_MOST)
         if phase.exchanges and (not use.known or number in use.weights):
-            total += size * (4 + sources + min(sources, 8))
+            total += size * (4 + sources + sent)
     return total
 
 

@@ -42,8 +42,12 @@ _BOTH = _PRODUCT, _SUMS
         (CodeUse(_BOTH, 8), "control_code", 2 * 24),
         (CodeUse((_SUMS,), 8), "vertex_fields", 3 * 4),
         (CodeUse((_SUMS,), 8), "vector_descriptors", 8),
-        (CodeUse((_PRODUCT,), 8), "exchange_code", 4 * (4 + 20 + 8)),
-        (CodeUse(_BOTH, 8, known=True, weights=frozenset({0})), "exchange_code", 4 * (4 + 10 + 8)),
+        # 4 bytes each: 4 instructions of a phase, one for each source, and what a tile sends: once
+        # for a product, whose receivers all listen; else as often as it has sources, at most 8.
+        (CodeUse((_PRODUCT,), 8), "exchange_code", 4 * (4 + 20 + 1)),
+        (CodeUse((_SUMS,), 8), "exchange_code", 4 * (4 + 3 + 3)),
+        (CodeUse((replace(_SUMS, sources=20),), 8), "exchange_code", 4 * (4 + 20 + 8)),
+        (CodeUse(_BOTH, 8, known=True, weights=frozenset({0})), "exchange_code", 4 * (4 + 10 + 1)),
         (CodeUse(_BOTH, 8, known=True), "exchange_code", 0),
     ],
 )  # fmt: skip
