@@ -59,6 +59,7 @@ _FIXED = (
     ("tied", "momentum", "pipeline grouped", "weight_tensor_location=off-chip"),
     ("recurrent", "momentum", "pipeline 4"),
     ("cnn", "momentum", "precision=float16", "pipeline by hand"),
+    ("transformer", "momentum", "pipeline by hand"),
     ("mlp", "", "precision=float16", "three phases"),
 )
 

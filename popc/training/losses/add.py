@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Final, TypeAlias
 
@@ -139,7 +140,17 @@ class _Builder:
         order = [*range(axis), last, *range(axis, last)]
         if mover is None or mover.op_type != "Transpose":
             return None
-        return mover.operand(0) if list(integers(mover.attributes, "perm")) == order else None
+        if list(integers(mover.attributes, "perm")) != order:
+            return None
+        # The loss is computed where its input is, which may be another place than the operand's.
+        there = mover.settings
+        self._settings = replace(
+            self._settings,
+            virtual_graph=there.virtual_graph,
+            pipeline_stage=there.pipeline_stage,
+            execution_phase=there.execution_phase,
+        )
+        return mover.operand(0)
 
 
 def _identity(b: _Builder) -> Tensor:
