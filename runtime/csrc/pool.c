@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "cores.h"
 #include "watch.h"
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -32,6 +33,7 @@ static struct {
     atomic_int sleeping;
     atomic_uint runs;  // that have begun: helpers wake up with each, before there is a job
     atomic_int_fast64_t generation;  // of forks
+    atomic_uint_fast64_t helped;  // times that a helper has joined a job
     _Atomic uint64_t state;
     atomic_int wanted;  // helpers with a number up to this take part
     // The job: written while it is closed and nobody has joined, so `state` orders all accesses.
@@ -39,6 +41,7 @@ static struct {
     void *context;
     Watch *watch;
     int threads;
+    int core;  // that the caller runs on
     struct {
         _Alignas(64) atomic_int_fast64_t next;
         int64_t end;
@@ -109,12 +112,20 @@ static void share_out(int threads, int64_t count) {
     }
 }
 
+// A helper that has been woken often runs where its caller does, and takes the core from it, until
+// the system moves one of them, which takes milliseconds.
+static void make_way(void) {
+    if (core_of_thread() == pool.core) leave_core(pool.core);
+}
+
 // Joins the open job, if there is one that this helper has not seen; the job's number, or `seen`.
 static uint64_t try_join(uint64_t seen, int thread) {
     uint64_t state = atomic_load_explicit(&pool.state, memory_order_acquire);
     while ((state & OPEN) && state / JOB != seen && thread <= atomic_load(&pool.wanted)) {
         if (atomic_compare_exchange_weak(&pool.state, &state, state + 1)) {
+            atomic_fetch_add_explicit(&pool.helped, 1, memory_order_relaxed);
             watched = pool.watch;
+            make_way();
             take_chunks(thread);
             atomic_fetch_sub_explicit(&pool.state, 1, memory_order_release);
             return state / JOB;
@@ -223,6 +234,12 @@ int pool_acquire(int threads) {
     return threads;
 }
 
+PoolCounts pool_counts(void) {
+    return (PoolCounts){
+        .jobs = atomic_load_explicit(&pool.state, memory_order_relaxed) / JOB,
+        .helped = atomic_load_explicit(&pool.helped, memory_order_relaxed)};
+}
+
 int64_t pool_generation(void) { return atomic_load(&pool.generation); }
 
 void pool_release(int threads) {
@@ -249,6 +266,7 @@ void pool_run(int threads, int64_t count, ChunkFn work, void *context) {
     pool.work = work;
     pool.context = context;
     pool.watch = watched;
+    pool.core = core_of_thread();
     share_out(threads, count);
     uint64_t job = (atomic_load(&pool.state) / JOB + 1) * JOB;
     atomic_store(&pool.state, job | OPEN);

@@ -27,6 +27,11 @@ int pool_acquire(int threads);
 // Gives the pool back; its threads go to sleep if there is no other run within 0.1 ms.
 void pool_release(int threads);
 
+// Jobs that there have been for several threads, and how often one has helped with one.
+typedef struct { uint64_t jobs, helped; } PoolCounts;
+
+PoolCounts pool_counts(void);
+
 // A number above 0 that differs between this process, as long as it knows the pool, and its parent.
 int64_t pool_generation(void);
 

@@ -327,6 +327,10 @@ static int64_t run_nodes(Program *program, int64_t begin, int64_t end) {
     return 0;
 }
 
+static bool has_helped(PoolCounts before, PoolCounts after) {
+    return after.helped != before.helped || after.jobs == before.jobs;
+}
+
 int64_t program_run(
     Program *program, int threads, int64_t deadline, CallbackFn callback, PollFn poll,
     void *context) {
@@ -336,12 +340,14 @@ int64_t program_run(
     const int64_t begin = now();
     Watch *before = begin_watch(program, deadline);
     const bool several = threads > 1;
+    const PoolCounts counts = pool_counts();
     threads = pool_acquire(several && trial_is_alone(&program->trial) ? 1 : threads);
     program->failure = find_scratch(program, threads) ? OK : NO_MEMORY;
     int64_t failed = program->failure ? 1 : run_nodes(program, 0, program->count);
     pool_release(threads);
     pool_watch(before);
-    if (several && !failed) trial_note(&program->trial, now() - begin);
+    if (several && !failed)
+        trial_note(&program->trial, now() - begin, has_helped(counts, pool_counts()));
     return failed;
 }
 

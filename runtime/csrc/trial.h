@@ -11,13 +11,13 @@ typedef struct {
     int runs;  // since the trial began; first those that are timed, by turns on all threads and on one
     int rest;  // runs behind those, until the next trial
     bool alone;  // on one thread meanwhile
-    int64_t best[2];  // nanoseconds: on one thread, on all
+    int64_t best[2];  // nanoseconds: on one thread, on all; 0: not known
 } Trial;
 
 // Whether the next run is one on a single thread.
 bool trial_is_alone(const Trial *trial);
 
-// Tells how long that run has taken.
-void trial_note(Trial *trial, int64_t nanoseconds);
+// Tells how long that run has taken; `helped`: another thread took part, or there was nothing for it.
+void trial_note(Trial *trial, int64_t nanoseconds, bool helped);
 
 #endif

@@ -145,7 +145,10 @@ def test_an_interrupt_ends_a_long_run_without_loops(library: Library) -> None:
 def test_the_pool_hands_out_every_chunk_once(tmp_path: Path, *, watched: bool) -> None:
     program = tmp_path / "stress"
     flags = ["-std=gnu11", "-g", *(["-O1", "-fsanitize=thread"] if watched else ["-O2"])]
-    sources = [str(_HERE / "pool_stress.c"), str(_SOURCES / "pool.c")]
+    sources = [
+        str(_HERE / "pool_stress.c"),
+        *(str(_SOURCES / f"{name}.c") for name in ("pool", "cores")),
+    ]
     command = ["gcc", *flags, f"-I{_SOURCES}", *sources, "-pthread", "-o", str(program)]
     subprocess.run(command, check=True)
     # What a sanitizer of threads knows does not survive a fork.
