@@ -23,6 +23,7 @@ __all__ = ["EarlySlices"]
 _Cuts: TypeAlias = Mapping[int, int]
 
 _WORTH: Final = ("Attention", "LayerNormalization", "MatMul", "RMSNormalization")
+_FAR: Final = 64  # ops, at most, that a Slice moves past to one of these
 
 
 @frozen
@@ -52,24 +53,37 @@ class EarlySlices(RewritePass):
     name: ClassVar[str] = "early_slices"
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
-        """Exchange a Slice and the op before it."""
-        axis = _narrowed_axis(op) if op.op_type == "Slice" else None
-        if axis is None or not _is_worth(graph, op, op.operand(0), axis):
+        """Move a Slice, and those that come of it, as far as they save time."""
+        if op.op_type != "Slice":
             return False
-        inner = op.operand(0).producer
-        assert inner is not None, "an op is worth a Slice in front of it"
-        if inner.op_type in LAYERS:
-            graph.replace_op(op, [one_step(graph, inner, _window(op, axis).start, op.output.type)])
-            return True
-        operands = list(inner.inputs)
-        for index, along in _cuts(graph, inner, axis).items():
-            operands[index] = _part(graph, inner.operand(index), op, axis, along, inner)
-        attributes: AttributeMap = {**inner.attributes}
-        if inner.op_type == "Reshape":
-            attributes["shape"] = op.output.type.shape
-        new = build(graph, inner.op_type, operands, attributes, settings=inner.settings)
-        graph.replace_op(op, new.outputs[:1])
-        return True
+        pending, moved = [op], False
+        while pending:
+            slice_ = pending.pop()
+            axis = _narrowed_axis(slice_)
+            if axis is not None and _is_worth(graph, slice_, axis):
+                pending += _exchanged(graph, slice_, axis)
+                moved = True
+        return moved
+
+
+def _exchanged(graph: Graph, op: Op, axis: int) -> list[Op]:
+    """Exchange a Slice and the op before it; Slices of what that reads."""
+    inner = op.operand(0).producer
+    assert inner is not None, "an op is worth a Slice in front of it"
+    if inner.op_type in LAYERS:
+        graph.replace_op(op, [one_step(graph, inner, _window(op, axis).start, op.output.type)])
+        return []
+    operands, slices = list(inner.inputs), list[Op]()
+    for index, along in _cuts(graph, inner, axis).items():
+        slices.append(_part(graph, inner.operand(index), op, axis, along, inner))
+        operands[index] = slices[-1].output
+    attributes: AttributeMap = {**inner.attributes}
+    if inner.op_type == "Reshape":
+        attributes["shape"] = op.output.type.shape
+    new = build(graph, inner.op_type, operands, attributes, settings=inner.settings)
+    graph.replace_op(op, new.outputs[:1])
+    graph.remove_op(inner)
+    return slices
 
 
 def _narrowed_axis(op: Op) -> int | None:
@@ -88,8 +102,8 @@ def _window(op: Op, axis: int) -> range:
     return range(start, start + size * step, step)
 
 
-def _part(graph: Graph, tensor: Tensor, op: Op, axis: int, along: int, inner: Op) -> Tensor:
-    """The part of an operand of ``inner`` that makes what the Slice ``op`` takes of the result."""
+def _part(graph: Graph, tensor: Tensor, op: Op, axis: int, along: int, inner: Op) -> Op:
+    """The Slice of an operand of ``inner`` that makes what the Slice ``op`` takes of the result."""
     shape = tensor.type.shape
     window = {key: integers(op.attributes, key)[axis] for key in ("starts", "sizes", "steps")}
     attributes: AttributeMap = {
@@ -100,24 +114,29 @@ def _part(graph: Graph, tensor: Tensor, op: Op, axis: int, along: int, inner: Op
             ("steps", (1,) * len(shape)),
         )
     }
-    return build(graph, "Slice", [tensor], attributes, settings=inner.settings).output
+    return build(graph, "Slice", [tensor], attributes, settings=inner.settings)
 
 
-def _is_worth(graph: Graph, op: Op, tensor: Tensor, axis: int) -> bool:
-    """True if the Slice ``op``, along ``axis`` of ``tensor``, can move to where it saves time."""
-    inner = tensor.producer
-    if inner is None:
-        return False
-    if inner.op_type in LAYERS:
-        narrowed = _narrowed_axis(op)
-        assert narrowed is not None, "a Slice that moves is one along an axis"
-        window = _window(op, narrowed)
-        return axis == 0 and len(window) == 1 and step_is_cheap(graph, inner, window.start)
-    cuts = _cuts(graph, inner, axis)
-    return bool(cuts) and (
-        inner.op_type in _WORTH
-        or any(_is_worth(graph, op, inner.operand(index), cut) for index, cut in cuts.items())
-    )
+def _is_worth(graph: Graph, op: Op, axis: int) -> bool:
+    """True if the Slice ``op`` can move along ``axis`` to where it saves time, and that is near."""
+    pending = [(op.operand(0), axis)]
+    for _ in range(_FAR):
+        if not pending:
+            break
+        tensor, along = pending.pop()
+        inner = tensor.producer
+        if inner is None:
+            continue
+        if inner.op_type in LAYERS:
+            window = _window(op, axis)
+            if along == 0 and len(window) == 1 and step_is_cheap(graph, inner, window.start):
+                return True
+            continue
+        cuts = _cuts(graph, inner, along)
+        if cuts and inner.op_type in _WORTH:
+            return True
+        pending += [(inner.operand(index), cut) for index, cut in cuts.items()]
+    return False
 
 
 def _cuts(graph: Graph, op: Op, axis: int) -> _Cuts:
