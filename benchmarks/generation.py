@@ -31,7 +31,7 @@ from popc.cli.report import format_table
 from samples.generate import Sizes, Step, greedy, onnxruntime_steps, popc_steps, small_llama
 
 _PROMPT: Final = 32
-_ROUNDS: Final = "llama.cpp"
+_IN_HALVES: Final = "llama.cpp"  # which computes parts in half precision
 _REST: Final = 0.05  # seconds, until the threads of the engine before sleep
 
 _SIZES: Final = (
@@ -68,7 +68,7 @@ def _row(sizes: Sizes, given: argparse.Namespace, *, four_bits: bool) -> dict[st
             for name, make in engines.items():
                 tokens, rate = _generated(make(), prompt, given.tokens)
                 rates[name].append(rate)
-                if name != _ROUNDS:
+                if name != _IN_HALVES:
                     chosen.append(tokens)
     return {
         "weights": f"{weights / 1e6:.0f} M",
@@ -84,19 +84,17 @@ def _engines(
     """Functions that begin to generate, by engine; and the number of weights."""
     model = small_llama(sizes)
     weights = sum(int(np.prod(item.dims)) for item in model.graph.initializer)
-    plain = model
-    if four_bits:
-        model = in_four_bits(model)
+    served = in_four_bits(model) if four_bits else model
     caches = [item for item in model.graph.input if item.name.startswith("past_key_values.")]
     settings = argparse.Namespace(prompt=_PROMPT, threads=given.threads)
     engines: dict[str, Callable[[], Step]] = {
-        "popc": partial(popc_steps, model, caches, _PROMPT + given.tokens, settings),
-        "onnxruntime": partial(onnxruntime_steps, model, caches, given.threads),
+        "popc": partial(popc_steps, served, caches, _PROMPT + given.tokens, settings),
+        "onnxruntime": partial(onnxruntime_steps, served, caches, given.threads),
     }
     if find_spec("llama_cpp") and find_spec("gguf"):
         file = folder / "llama.gguf"
-        write_gguf(plain, sizes, file, four_bits=four_bits)
-        engines[_ROUNDS] = partial(llama_cpp_steps, llama_cpp_model(file), sizes, given.threads)
+        write_gguf(model, sizes, file, four_bits=four_bits)
+        engines[_IN_HALVES] = partial(llama_cpp_steps, llama_cpp_model(file), sizes, given.threads)
     return engines, weights
 
 

@@ -46,9 +46,7 @@ class Work:
     op: Op
     machine: Machine
     layouts: Table[Tensor, Layout]
-    backward: bool = (
-        False  # it belongs to the backward pass, and repeats nothing of the forward pass
-    )
+    backward: bool = False  # of the backward pass, and no repetition of the forward pass
     phases: list[Phase] = field(default_factory=list[Phase])
     plans: list[Plan] = field(default_factory=list[Plan])
     problems: list[ConvProblem] = field(default_factory=list[ConvProblem])  # of the plans

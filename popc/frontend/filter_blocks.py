@@ -12,7 +12,7 @@ popc plans layouts itself: with filters in order, those operators are the ordina
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Final
@@ -22,7 +22,7 @@ from onnx import helper, numpy_helper
 
 from popc.frontend.load import LoadedModel
 from popc.frontend.tensors import decode_tensor
-from popc.frontend.walk import all_nodes, nested_graphs, node_name
+from popc.frontend.walk import all_nodes, graphs_inside, node_name
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import Array
 from popc_runtime.ground.frozen import frozen
@@ -163,17 +163,12 @@ def with_filters_in_order(model: LoadedModel, size: int) -> LoadedModel:
         return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model.proto)
-    readers = [_Reader(graph, model.base_dir) for graph in _graphs(copy.graph)]
+    graphs = [copy.graph, *graphs_inside(copy.graph.node)]
+    readers = [_Reader(graph, model.base_dir) for graph in graphs]
     chosen = _chosen_size(readers, size)
     for reader in readers:
         _put_in_order(reader, chosen)
     return replace(model, proto=copy)
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in all_nodes(graph.node):
-        yield from nested_graphs(node)
 
 
 def _chosen_size(readers: Sequence[_Reader], given: int) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 import onnx
 
 from popc.frontend.load import LoadedModel
-from popc.frontend.walk import nested_graphs, reads
+from popc.frontend.walk import graphs_inside, reads
 
 __all__ = ["evaluation_model", "for_inference"]
 
@@ -19,10 +19,11 @@ _MEAN, _VARIANCE = 3, 4  # inputs of BatchNormalization; its outputs from 1 on a
 
 def for_inference(model: onnx.ModelProto) -> None:
     """Let normalisations use their running statistics, and let nothing be dropped out."""
-    bodies = [*_graphs([model.graph]), *model.functions]
-    bodies += [graph for known in model.functions for node in known.node for graph in _inside(node)]
+    graphs = [model.graph, *graphs_inside(model.graph.node)]
+    bodies = [*graphs, *model.functions]
+    bodies += [graph for known in model.functions for graph in graphs_inside(known.node)]
     read = {name for body in bodies for node in body.node for name in node.input}
-    read |= {output.name for graph in _graphs([model.graph]) for output in graph.output}
+    read |= {output.name for graph in graphs for output in graph.output}
     read |= {name for function in model.functions for name in function.output}
     for body in bodies:
         nodes = [changed for node in body.node for changed in _changed(node, read)]
@@ -48,17 +49,6 @@ def _drop_unread_inputs(model: onnx.ModelProto) -> None:
     kept = [info for info in model.graph.input if info.name in wanted]
     del model.graph.input[:]
     model.graph.input.extend(kept)
-
-
-def _graphs(graphs: Iterable[onnx.GraphProto]) -> Iterator[onnx.GraphProto]:
-    for graph in graphs:
-        yield graph
-        for node in graph.node:
-            yield from _inside(node)
-
-
-def _inside(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    return _graphs(nested_graphs(node))
 
 
 def _changed(node: onnx.NodeProto, read: set[str]) -> Iterator[onnx.NodeProto]:

@@ -18,6 +18,7 @@ __all__ = [
     "differentiated_names",
     "direct_reads",
     "free_names",
+    "graphs_inside",
     "needed_nodes",
     "nested_graphs",
     "node_name",
@@ -65,6 +66,14 @@ def nested_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
         elif attribute.type == onnx.AttributeProto.GRAPHS:
             graphs.extend(attribute.graphs)
     return graphs
+
+
+def graphs_inside(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    """Every graph nested in ``nodes``, outer first."""
+    for node in nodes:
+        for graph in nested_graphs(node):
+            yield graph
+            yield from graphs_inside(graph.node)
 
 
 def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

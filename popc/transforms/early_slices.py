@@ -51,6 +51,7 @@ class EarlySlices(RewritePass):
     """
 
     name: ClassVar[str] = "early_slices"
+    rewrites: ClassVar[frozenset[str]] = frozenset({"Slice"})
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Move a Slice, and those that come of it, as far as they save time."""

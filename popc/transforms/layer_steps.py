@@ -43,9 +43,8 @@ def one_step(graph: Graph, layer: Op, step: int, type_: TensorType) -> Tensor:
     else:
         parts = _operands(graph, layer, len(directions))
         states = [
-            _state(graph, layer, direction, [x, *parts[index]])
-            for index, direction in enumerate(directions)
-            for x in [_steps(graph, layer, direction, step)]
+            _state(graph, layer, direction, [_steps(graph, layer, direction, step), *operands])
+            for direction, operands in zip(directions, parts, strict=True)
         ]
         state = states[0]
         if len(states) > 1:
