@@ -139,10 +139,14 @@ class _Reader:
         )
 
     def _is_filled(self, filters: _Filters, channels: int, size: int) -> bool:
-        """True if the last block is filled up with zeros, and by less than a block."""
+        """True if the last block is filled up by less than a block: with zeros, or factors of 1.
+
+        A product by a factor for each channel has become a convolution, too.
+        """
         if filters.shape[0] != -(-channels // size) * size:
             return False
-        return not filters.in_order(size, self.base_dir)[channels:].any()
+        rest = filters.in_order(size, self.base_dir)[channels:]
+        return not rest.any() or (prod(filters.shape[1:]) == 1 and bool((rest == 1).all()))
 
 
 def with_filters_in_order(model: LoadedModel, size: int) -> LoadedModel:

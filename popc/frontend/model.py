@@ -29,6 +29,7 @@ from popc.frontend.known import KnownValues
 from popc.frontend.load import LoadedModel
 from popc.frontend.model_functions import ModelFunctions
 from popc.frontend.names import did_you_mean, listed, shown
+from popc.frontend.narrow_weights import with_narrow_weights_as_bytes
 from popc.frontend.outputs import add_outputs, require_bounds_of_sizes, wanted_outputs
 from popc.frontend.remedies import advise_on_inputs, advise_on_shapes
 from popc.frontend.sizes import SizeTable
@@ -111,6 +112,7 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     """
     bindings = bindings or Bindings()
     loaded = with_filters_in_order(loaded, bindings.nchwc_block_size)
+    loaded = with_narrow_weights_as_bytes(loaded)
     context = _context(loaded, bindings)
     graph = Graph(loaded.proto.graph.name or "main")
     attempt = partial(_attempt, loaded)

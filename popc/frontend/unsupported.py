@@ -17,6 +17,7 @@ from popc.frontend.functions import FunctionTable, find_schema
 from popc.frontend.known_attributes import attribute_problems
 from popc.frontend.load import LoadedModel
 from popc.frontend.names import default_domain_name, did_you_mean, operator_name, shown
+from popc.frontend.narrow_weights import with_narrow_weights_as_bytes
 from popc.frontend.rules import RULES
 from popc.frontend.tensors import dtype_name, is_supported
 from popc.frontend.walk import all_nodes, nested_graphs, node_name
@@ -66,6 +67,7 @@ def is_importable(domain: str, op_type: str, version: int) -> bool:
 
 def find_unsupported(model: LoadedModel) -> list[UnsupportedOp]:
     """Every operator without an import rule or function body, unknown attribute and type."""
+    model = with_narrow_weights_as_bytes(model)
     proto = model.proto
     found: dict[tuple[str, str, int, str], list[str]] = {}
     table = FunctionTable(proto.functions)

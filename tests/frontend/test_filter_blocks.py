@@ -42,6 +42,7 @@ _NETWORKS: Final = {
     "out = Conv(a, point)",
     "normalised": "a = Conv(x, wide) b = Add(a, a) "
     "out = BatchNormalization<epsilon = 0.001>(b, bias, bias, bias, positive)",
+    "scaled": "a = Conv(x, wide) b = Relu(a) out = Mul(b, gain)",
 }  # fmt: skip
 
 
@@ -49,7 +50,7 @@ def _weights() -> dict[str, Array]:
     random = np.random.default_rng(0)
     shapes = {
         "wide": (24, 24, 3, 3), "bias": (24,), "point": (24, 24, 1, 1), "first": (24, 3, 3, 3),
-        "each": (24, 1, 3, 3), "joined": (24, 48, 1, 1),
+        "each": (24, 1, 3, 3), "joined": (24, 48, 1, 1), "gain": (24, 1, 1),
     }  # fmt: skip
     found = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     positive = np.abs(found["bias"]) + 1

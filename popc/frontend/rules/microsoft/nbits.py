@@ -5,6 +5,7 @@ The archive and the memory of a program hold the packed form.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -61,25 +62,34 @@ def _unpacked(node: Node, packed: Tensor, bits: int, shape: Shape) -> Tensor:
     return emit_slice(node, whole, [range(rows), range(columns)])
 
 
+def _zero_points(node: Node, packed: Tensor | None, bits: int, shape: Shape) -> Tensor:
+    """Zero points as bytes; those that are absent are in the middle."""
+    if packed is not None:
+        return _unpacked(node, packed, bits, shape)
+    node.require_room(prod(shape))
+    return node.constant(np.full(shape, 1 << (bits - 1)), DType.UINT8)
+
+
 def _gather_block_quantized(node: Node) -> Tensor:
     """Rows of a table [rows, columns] of packed weights, dequantised once they are gathered."""
     table, index, scale = (node.input(position) for position in range(3))
     bits, block = node.integer("bits", 4), node.integer("block_size", 128)
     axes = node.integer("gather_axis", 0) % 2, node.integer("quantize_axis", 1) % 2
-    if table.type.rank != 2 or table.type.dtype is not DType.UINT8 or axes != (0, 1):
-        raise ModelError(f"only rows of uint8 tables can be gathered, not axes {axes} of {table}")
-    count, columns = index.type.size, table.type.shape[1] * (8 // bits)
+    narrow = table.type.dtype is DType.INT8  # elements of four bits, as bytes
+    if table.type.rank != 2 or not (narrow or table.type.dtype is DType.UINT8) or axes != (0, 1):
+        raise ModelError(
+            f"only rows of uint8, int4 and uint4 tables can be gathered, not axes {axes} of {table}"
+        )
+    count, columns = index.type.size, table.type.shape[1] * (1 if narrow else 8 // bits)
     flat = emit_reshape(node, index, (count,))
-    packed = node.emit("Gather", [table, flat], {"axis": 0})
+    quantized = node.emit("Gather", [table, flat], {"axis": 0})
     scale = node.emit("Gather", [scale, flat], {"axis": 0})
     zero = node.optional(3)
-    if zero is None:
-        node.require_room(scale.type.size)
-        zero = node.constant(np.full(scale.type.shape, 1 << (bits - 1)), DType.UINT8)
-    else:
+    if zero is not None:
         zero = node.emit("Gather", [zero, flat], {"axis": 0})
-        zero = _unpacked(node, zero, bits, scale.type.shape)
-    quantized = _unpacked(node, packed, bits, (count, columns))
+    if not narrow:
+        zero = _zero_points(node, zero, bits, scale.type.shape)
+        quantized = _unpacked(node, quantized, bits, (count, columns))
     attributes = {"axis": 1, "block_size": block, "dtype": scale.type.dtype.value}
     rows = node.emit("DequantizeLinear", [quantized, scale, zero], attributes)
     return emit_reshape(node, rows, (*index.type.shape, columns))
