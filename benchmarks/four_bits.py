@@ -28,8 +28,11 @@ def blocks_of(weights: Array) -> tuple[Array, Array]:
     return numbers.astype(np.uint8), factors[..., 0]
 
 
-def in_four_bits(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of ``model`` whose products with constants are MatMulNBits, exact in activations."""
+def in_four_bits(model: onnx.ModelProto, accuracy_level: int) -> onnx.ModelProto:
+    """A copy of ``model`` whose products with constants are MatMulNBits.
+
+    ``accuracy_level`` is 0 for activations as they are, 4 for those that may be rounded to 8 bits.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     weights = {item.name: item for item in copy.graph.initializer}
@@ -45,7 +48,7 @@ def in_four_bits(model: onnx.ModelProto) -> onnx.ModelProto:
             node.CopyFrom(
                 helper.make_node(
                     "MatMulNBits", [*node.input, name], node.output, domain="com.microsoft",
-                    K=rows, N=columns, bits=4, block_size=BLOCK,
+                    K=rows, N=columns, bits=4, block_size=BLOCK, accuracy_level=accuracy_level,
                 )
             )  # fmt: skip
     copy.opset_import.append(helper.make_opsetid("com.microsoft", 1))

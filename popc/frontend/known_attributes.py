@@ -153,7 +153,7 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
         "causal", "do_rotary", "kv_num_heads", "local_window_size", "num_heads",
         "rotary_interleaved", "scale", "smooth_softmax", "softcap",
     ),
-    "MatMulNBits": ("K", "N", "bits", "block_size"),
+    "MatMulNBits": ("K", "N", "accuracy_level", "bits", "block_size"),
     "MultiHeadAttention": ("mask_filter_value", "num_heads", "scale", "unidirectional"),
     "NhwcConv": _CONV,
     "Pad": ("mode",),
@@ -274,7 +274,6 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
         "v_quant_type": Ignored("caches of integers are not supported", "NONE"),
     },
     (_MICROSOFT, "MatMulNBits"): {
-        "accuracy_level": Ignored("is the least accuracy; popc multiplies with float32"),
         "weight_prepacked": Ignored("weights in the order of another runtime are unreadable", 0),
     },
     (_MICROSOFT, "QAttention"): {"past_present_share_buffer": _SHARED},

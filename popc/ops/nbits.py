@@ -28,6 +28,9 @@ def _matmul(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, .
         raise ModelError(f"weights of {bits} bits are not supported: 2, 4 and 8 are")
     if block < _BLOCK_STEP or block % _BLOCK_STEP:
         raise ModelError(f"blocks are multiples of {_BLOCK_STEP}, not {block}")
+    has_groups = optional_operand(inputs, 4) is not None
+    if integer(attributes, "rounded", 0) and (block & (block - 1) or has_groups):
+        raise ModelError("only blocks of a power of two that follow each other are rounded")
     if columns < 1:
         raise ModelError(f"K must be positive, not {columns}")
     blocks, rows = -(-columns // block), packed.shape[0] if packed.rank else 0

@@ -128,3 +128,27 @@ def test_integers_that_others_read_stop_the_gradient() -> None:
     result = build(graph, "DequantizeLinear", [moved, scale], attributes).output
     seed = graph.add_constant("g", result.type, np.ones((3, 1), np.float32))
     assert differentiate(graph, {result: seed}, [x]) == {}
+
+
+def test_rounding_to_bytes_passes_gradients() -> None:
+    """The gradients of a product of bytes are those of the product of floats."""
+    packed = _RNG.integers(0, 256, (5, 2, 8), dtype=np.uint8)
+    scales = _RNG.uniform(0.1, 0.2, (5, 2)).astype(np.float32)
+    found = []
+    for rounded in (0, 1):
+        graph = Graph("product")
+        a, scale = (
+            graph.add_input(name, TensorType(DType.FLOAT32, shape))
+            for name, shape in (("a", (4, 32)), ("s", scales.shape))
+        )
+        numbers = graph.add_constant("w", TensorType(DType.UINT8, packed.shape), packed)
+        attributes: dict[str, Attribute] = {"K": 32, "bits": 4, "block_size": 16}
+        attributes["rounded"] = rounded
+        result = build(graph, "MatMulNBits", [a, numbers, scale], attributes).output
+        seed = graph.add_constant("g", result.type, np.ones(result.type.shape, np.float32))
+        gradients = differentiate(graph, {result: seed}, [a, scale])
+        graph.outputs = [gradients[a], gradients[scale]]
+        inputs = {"a": np.tile(_X, (1, 6))[:, :32].copy(), "s": scales}
+        found.append(run_graph(graph, inputs))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -1,4 +1,7 @@
-"""Gradients of products with matrices of few bits a number, which themselves have none."""
+"""Gradients of products with matrices of few bits a number, which themselves have none.
+
+What was rounded to 8 bits has the gradient of what it was before.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,13 @@ def _matmul(b: Backward) -> Sequence[Tensor | None]:
     a, grad = b.input(0), b.grad()
     rows, columns = b.input(1).type.shape[0], integer(b.attributes, "K")
     first = scales = zeros = bias = None
+    attributes = {name: value for name, value in b.attributes.items() if name != "rounded"}
     g = b.reshape(grad, (grad.type.size // max(rows, 1), rows))
     if b.wants(0):
         first = b.emit(
             "MatMulNBits",
             [grad, *(b.optional(index) for index in range(1, 5))],
-            {**b.attributes, "transposed": 1},
+            {**attributes, "transposed": 1},
         )
     if b.wants(2) or b.wants(3):
         flat = b.reshape(a, (a.type.size // columns, columns))
@@ -45,7 +49,8 @@ def _unscaled(b: Backward, rows: int) -> Tensor:
     scale = b.input(2).type
     identity = b.constant(np.eye(rows), scale.dtype)
     operands = [identity, b.input(1), b.filled(1.0, scale), b.optional(3), b.optional(4)]
-    return b.emit("MatMulNBits", operands, {**b.attributes, "transposed": 1})
+    attributes = {name: value for name, value in b.attributes.items() if name != "rounded"}
+    return b.emit("MatMulNBits", operands, {**attributes, "transposed": 1})
 
 
 def _blocks(b: Backward, columns: int) -> Tensor:

@@ -3,6 +3,8 @@
 Operands are a [..., K], the numbers [N, blocks, bytes], low bits of each byte first, a scale for
 each block of a row [N, blocks], and if they are present: zero points, packed like the numbers, a
 row in whole bytes, or floats [N, blocks]; the block of each number of a row, int32 [K]; a bias [N].
+
+If they are ``rounded``, each block of a row of a becomes whole multiples, up to 127, of a step.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from popc_runtime.kernels.matmul import KERNELS as PRODUCTS
 __all__ = ["KERNELS"]
 
 _WEIGHTS: Final = (1, 2, 3, 4)  # operands
+_STEPS: Final = 127  # from zero to the largest number of a block
 
 
 def _matmul(binding: Binding) -> Calls:
@@ -29,6 +32,8 @@ def _matmul(binding: Binding) -> Calls:
     work = np.float64 if out.dtype == np.float64 else np.float32
     weights, calls = _weights(binding, work)
     wide = [_widened(binding, binding.optional(index), work) for index in (0, 5)]
+    if binding.integer("rounded", 0):
+        wide[0] = _rounded(binding, *wide[0])
     result = out if out.dtype == work else binding.scratch.take(out.shape, work)
     inner = replace(
         binding,
@@ -57,6 +62,28 @@ def _widened(
         return array, ()
     wide = binding.scratch.take(array.shape, work)
     return wide, (partial(np.copyto, wide, array),)
+
+
+def _rounded(
+    binding: Binding, array: Array | None, calls: tuple[Call, ...]
+) -> tuple[Array, tuple[Call, ...]]:
+    """An operand with blocks of multiples of the 127th part of their largest number."""
+    assert array is not None
+    block, columns = binding.integer("block_size"), array.shape[-1]
+    blocks = -(-columns // block)
+    rounded = binding.scratch.take(array.shape, array.dtype.type)
+    padded = np.zeros((*array.shape[:-1], blocks * block), array.dtype)
+
+    def compute() -> None:
+        padded[..., :columns] = array
+        parts = padded.reshape(*array.shape[:-1], blocks, block)
+        largest = np.abs(parts).max(axis=-1, keepdims=True)
+        inverse = array.dtype.type(_STEPS) / largest
+        inverse[~np.isfinite(inverse)] = 0
+        numbers = np.rint(parts * inverse) * (largest / _STEPS)
+        np.copyto(rounded, numbers.reshape(padded.shape)[..., :columns])
+
+    return rounded, (*calls, compute)
 
 
 def _weights(binding: Binding, work: type) -> tuple[Array, tuple[Call, ...]]:

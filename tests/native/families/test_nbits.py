@@ -10,11 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.format import Array, DType
-from popc_runtime.native import Library, NativeFailure, find_library
+from popc_runtime.kernels import Binding
+from popc_runtime.native import Library, NativeFailure, NativeProgram, Record, find_library
+from popc_runtime.native.encoders.integer import ByteForm
+from popc_runtime.native.encoders.nbits import few_bits_record
 from popc_runtime.native.library import variants
-from tests.native.bindings import bound, encode, native_results, numpy_results, steady_results
+from tests.native.bindings import (
+    bound,
+    encode,
+    native_results,
+    numpy_results,
+    steady_results,
+    viewed,
+)
 
 _OPCODE = "MatMulNBits"
+_FORMS = (ByteForm.PORTABLE, ByteForm.PAIRS, ByteForm.VNNI)
 _STORED = (1, 2, 3, 4)
 _TOLERANCE = 2.0**-18  # of the largest result
 
@@ -41,6 +52,13 @@ def _operands(
 
 
 def _compare(library: Library, inputs: list[Array | None], attributes: dict[str, Any]) -> None:
+    """By floats, and by bytes where blocks can be rounded to such."""
+    _compare_one(library, inputs, attributes)
+    if inputs[4] is None and attributes["block_size"].bit_count() == 1:
+        _compare_one(library, inputs, {**attributes, "rounded": 1})
+
+
+def _compare_one(library: Library, inputs: list[Array | None], attributes: dict[str, Any]) -> None:
     a, packed = inputs[0], inputs[1]
     assert a is not None
     assert packed is not None
@@ -48,6 +66,34 @@ def _compare(library: Library, inputs: list[Array | None], attributes: dict[str,
     expected = numpy_results(_OPCODE, inputs, outputs, attributes, _STORED)[0]
     (got,) = steady_results(library, _OPCODE, inputs, outputs, attributes, _STORED)
     assert np.abs(got - expected).max() <= _TOLERANCE * np.abs(expected).max()
+    for form in _FORMS if attributes.get("rounded") else ():
+        got = _in_form(library, form, inputs, outputs[0], attributes)
+        assert np.abs(got - expected).max() <= _TOLERANCE * np.abs(expected).max(), form.name
+
+
+def _in_form(
+    library: Library,
+    form: ByteForm,
+    inputs: list[Array | None],
+    out: Array,
+    attributes: dict[str, Any],
+) -> Array:
+    """The product of bytes in a given form, or in the fastest one if this processor lacks it."""
+    result = np.full_like(out, 77)
+    binding = bound(inputs, [result], attributes, _STORED)
+    try:
+        program = NativeProgram(library, [_record(binding, form)], binding, 2)
+    except NativeFailure:
+        assert form is not ByteForm.PORTABLE, "it is there on all processors"
+        program = NativeProgram(library, [_record(binding, ByteForm.FASTEST)], binding, 2)
+    program.run()
+    return result
+
+
+def _record(binding: Binding, form: ByteForm) -> Record:
+    record = few_bits_record(viewed(binding), form)
+    assert record is not None
+    return record
 
 
 @given(data=st.data())
@@ -152,3 +198,30 @@ def test_what_numpy_does(library: Library) -> None:
     memory = np.zeros(20 * 16 + 1, np.uint8)
     inputs[1] = memory[1:].reshape(20, 2, 8)
     assert not encode(_OPCODE, bound(inputs, [out], attributes, _STORED), library.numbers)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_bytes_of_extremes(library: Library, bits: int) -> None:
+    """The largest sums, ties, blocks of zeros, and numbers that have no reciprocal."""
+    inputs, attributes = _operands(4, 20, 256, bits, 32)
+    assert inputs[0] is not None
+    assert inputs[1] is not None
+    inputs[0][0], inputs[0][1, ::2], inputs[0][1, 1::2] = 127, 127, -127
+    inputs[0][2] = np.tile(np.r_[127, np.arange(31) - 15.5], 8)
+    inputs[0][3, :32], inputs[0][3, 32:64] = 0, 1e-42
+    inputs[1][:10] = 255
+    inputs[1][10:15] = 0
+    _compare(library, inputs, attributes)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("form", _FORMS)
+def test_bytes_of_what_is_no_number(library: Library, form: ByteForm, value: float) -> None:
+    """Its whole row of the result is none, and no other."""
+    inputs, attributes = _operands(5, 20, 100, 4, 16)
+    assert inputs[0] is not None
+    inputs[0][3, 70] = value
+    out = np.empty((5, 20), np.float32)
+    got = _in_form(library, form, inputs, out, {**attributes, "rounded": 1})
+    assert np.isfinite(got).all(axis=1).tolist() == [True, True, True, False, True]
+    assert not np.isfinite(got[3]).any()

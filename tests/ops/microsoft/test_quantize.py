@@ -242,9 +242,9 @@ _NBITS = [
 ]
 
 
-@pytest.mark.parametrize(("bits", "block", "columns", "zeros"), _NBITS)
-@pytest.mark.parametrize("bias", [False, True])
-def test_matmul_nbits(bits: int, block: int, columns: int, zeros: str, bias: bool) -> None:  # noqa: FBT001
+def _nbits_operands(
+    bits: int, block: int, columns: int, zeros: str, *, bias: bool = False
+) -> tuple[list[Array | None], dict[str, Any]]:
     rows, blocks = 6, -(-columns // block)
     zero: Array | None = None
     if zeros == "packed":
@@ -259,7 +259,24 @@ def test_matmul_nbits(bits: int, block: int, columns: int, zeros: str, bias: boo
         None,
         _floats((rows,), 4) if bias else None,
     ]
-    attributes = {"K": columns, "N": rows, "bits": bits, "block_size": block}
+    return inputs, {"K": columns, "N": rows, "bits": bits, "block_size": block}
+
+
+@pytest.mark.parametrize(("bits", "block", "columns", "zeros"), _NBITS)
+@pytest.mark.parametrize("bias", [False, True])
+def test_matmul_nbits(bits: int, block: int, columns: int, zeros: str, bias: bool) -> None:  # noqa: FBT001
+    inputs, attributes = _nbits_operands(bits, block, columns, zeros, bias=bias)
+    _compare("MatMulNBits", inputs, attributes, constants=(1, 2, 3), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("bits", "block", "columns", "zeros"),
+    [case for case in _NBITS if case.id in {"4-packed", "4", "4-odd", "4-wide", "8-packed", "8"}],
+)
+def test_matmul_nbits_of_bytes(bits: int, block: int, columns: int, zeros: str) -> None:
+    """Both round activations to the same bytes: these are cases in which onnxruntime does."""
+    inputs, attributes = _nbits_operands(bits, block, columns, zeros)
+    attributes["accuracy_level"] = 4
     _compare("MatMulNBits", inputs, attributes, constants=(1, 2, 3), rtol=1e-4, atol=1e-4)
 
 
@@ -324,7 +341,8 @@ def test_what_does_not_fit(changed: dict[int, Array], message: str) -> None:
         run_ir(
             "MatMulNBits", [changed.get(i, operand) for i, operand in enumerate(inputs)], attributes
         )
-    for wrong in ({"bits": 5}, {"block_size": 8}, {"block_size": 40}, {"K": 0}):
+    uneven = {"block_size": 48, "rounded": 1}
+    for wrong in ({"bits": 5}, {"block_size": 8}, {"block_size": 40}, {"K": 0}, uneven):
         with pytest.raises(ModelError):
             run_ir("MatMulNBits", inputs, {**attributes, **wrong})
 

@@ -19,11 +19,13 @@ from popc_runtime.format import DType
 
 __all__ = ["RULES"]
 
+_INT8: Final = 4  # accuracy_level: the first factor may be rounded to 8 bits
+
 
 def _matmul_nbits(node: Node) -> Tensor:
     """The product a @ w.T, where w [N, K] has a scale and zero point for each block of a row.
 
-    ``accuracy_level`` permits to round a to fewer bits, and nothing makes use of that.
+    ``accuracy_level`` is the least accuracy: with that of int8, blocks of a are rounded to 8 bits.
     """
     a = node.input(0)
     bits, block = node.integer("bits", 4), node.integer("block_size")
@@ -40,6 +42,8 @@ def _matmul_nbits(node: Node) -> Tensor:
     if groups is not None:  # each column names its block
         groups = emit_slice(node, groups, [range(columns)])
     attributes = {"bits": bits, "block_size": block, "K": columns}
+    if node.integer("accuracy_level", 0) == _INT8 and groups is None and not block & (block - 1):
+        attributes["rounded"] = 1
     return node.emit("MatMulNBits", [a, packed, scale, zero, groups, node.optional(5)], attributes)
 
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "../matmul/gemm.h"
-#include "nbits.h"
+#include "nbits_bytes.h"
 
 enum {
     BLOCK_STEP = 16,  // what blocks are multiples of: whole words
@@ -22,26 +22,31 @@ typedef struct {
     float *out;
     Epilogue epilogue;
     PackedBits bits;
+    bool rounded;  // the left factor is rounded to bytes before
+    ByteForm form;  // how bytes are multiplied then; PORTABLE: as floats
     void *offsets;  // where zero points lie that were packed here
     int64_t column_group, row_group;  // of a chunk
 } State;
 
 // -- preparing ------------------------------------------------------------------------------------
 
-// Zero points, less the middle of the range, in panels like those of scales.
+static bool is_of_bytes(const State *state) { return state->rounded && state->form != PORTABLE; }
+
+// Zero points, less the middle of the range, in panels like those of scales, or in the order of scales.
 static bool pack_zeros(State *state, const Tensor *zero) {
     PackedBits *bits = &state->bits;
     const int64_t panels = ceil_div(bits->rows, PANEL_COLUMNS), count = panels * bits->blocks;
-    const bool floats = zero->dtype == F32;
+    const bool floats = zero->dtype == F32, in_panels = !is_of_bytes(state);
     const size_t size = floats ? sizeof(float) : 1;
-    char *offsets = state->offsets = calloc((size_t)(count * PANEL_COLUMNS), size);
+    char *offsets = state->offsets = calloc((size_t)(count * PANEL_COLUMNS + LANES), size);
     if (!offsets) return false;
     const int64_t row_bytes = ceil_div(bits->blocks * bits->width, 8);
     const int middle = 1 << (bits->width - 1), mask = 2 * middle - 1;
     for (int64_t row = 0; row < bits->rows; row++) {
         for (int64_t block = 0; block < bits->blocks; block++) {
             const int64_t panel = row / PANEL_COLUMNS * bits->blocks + block;
-            const int64_t to = panel * PANEL_COLUMNS + row % PANEL_COLUMNS;
+            const int64_t to = in_panels ? panel * PANEL_COLUMNS + row % PANEL_COLUMNS
+                                         : row * bits->blocks + block;
             const int64_t place = block * bits->width;
             if (floats) {
                 const float value = ((const float *)zero->data)[row * bits->blocks + block];
@@ -76,6 +81,20 @@ static bool weights_fit(const PackedBits *bits, const Tensor *packed, const Tens
            holds(scale, F32, bits->rows * bits->blocks);
 }
 
+static bool is_power_of_two(int64_t number) { return (number & (number - 1)) == 0; }
+
+// Whether the left factor is rounded, and how it is multiplied.
+static bool read_form(State *state, Params *params) {
+    const int64_t rounded = next_int(params), form = next_int(params);
+    if (params->bad || form < FASTEST || form > WORDS) return false;
+    state->rounded = rounded != 0;
+    state->form = (ByteForm)form;
+    if (!state->rounded) return true;
+    if (state->bits.groups || !is_power_of_two(state->bits.block)) return false;
+    if (form == FASTEST && !ISA(has_byte_form)(FASTEST)) state->form = PORTABLE;
+    return state->form == PORTABLE || ISA(has_byte_form)(state->form);
+}
+
 static bool read_operands(State *state, Params *params, Tensor *zero) {
     const Tensor left = next_tensor(params), packed = next_tensor(params);
     const Tensor scale = next_tensor(params);
@@ -101,7 +120,7 @@ static bool read_operands(State *state, Params *params, Tensor *zero) {
     if (width < 0 || width > 8 || !weights_fit(bits, &packed, &scale)) return false;
     bits->words = bits->blocks * (block / 32 * width + block % 32 * width / 32);
     return zeros_fit(bits, zero) && may_hold(&groups, I32, k) && are_apart(&groups, &out) &&
-           may_hold(&bias, F32, n);
+           may_hold(&bias, F32, n) && read_form(state, params);
 }
 
 static bool is_row(const State *state) { return state->m == 1 && !state->bits.groups; }
@@ -112,13 +131,13 @@ static void choose_groups(State *state) {
     const int64_t n = state->bits.rows, unit = is_few(state) ? PANEL_COLUMNS : WHOLE_COLUMNS;
     const int64_t units = ceil_div(n, unit);
     int64_t across = units;
-    if (is_few(state)) {
-        across = n * state->bits.k / ROW_CHUNK;
+    if (is_few(state) || is_of_bytes(state)) {
+        across = n * state->bits.k / ROW_CHUNK * (is_few(state) ? 1 : state->m / FEW_ROWS);
         across = across < 1 ? 1 : across > MOST_CHUNKS ? MOST_CHUNKS : across;
     }
     state->column_group = ceil_div(units, across < units ? across : units) * unit;
     state->row_group = state->m;
-    if (is_few(state) || units >= FEW_CHUNKS) return;
+    if (is_few(state) || is_of_bytes(state) || units >= FEW_CHUNKS) return;
     const int64_t most = ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
     const int64_t down = ceil_div(FEW_CHUNKS, units);
     state->row_group = ceil_div(ceil_div(state->m, down < most ? down : most), TILE_ROWS) *
@@ -134,6 +153,12 @@ static void release(void *argument) {
 // Floats of a row that ends with its last block.
 static int64_t whole_row(const State *state) { return state->bits.blocks * state->bits.block; }
 
+// Floats of the left factor in the order in which they are multiplied, and of what is summed of it.
+static int64_t left_floats(const State *state) {
+    if (is_row(state)) return whole_row(state) + state->bits.blocks;
+    return is_few(state) ? 0 : padded(state->m, TILE_ROWS) * state->bits.k;
+}
+
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     Tensor zero = {0};
@@ -147,12 +172,16 @@ static void *prepare(Params *params, Needs *needs) {
     }
     choose_groups(state);
     const PackedBits *bits = &state->bits;
+    if (is_of_bytes(state)) {
+        needs->own = ISA(rounding_bytes)(bits);
+        needs->shared = state->m * ISA(rounded_bytes)(bits);
+        return state;
+    }
     const int64_t turned = (bits->words + bits->blocks) * PANEL_COLUMNS;
     const int64_t expanded =
         is_row(state) ? 0 : bits->k * (is_few(state) ? PANEL_COLUMNS : WHOLE_COLUMNS);
     needs->own = (turned + expanded) * (int64_t)sizeof(float);
-    const int64_t packed = is_few(state) ? 0 : padded(state->m, TILE_ROWS) * bits->k;
-    needs->shared = (is_row(state) ? whole_row(state) + bits->blocks : packed) *
+    needs->shared = (left_floats(state) + (state->rounded ? state->m * bits->k : 0)) *
                     (int64_t)sizeof(float);
     return state;
 }
@@ -248,12 +277,31 @@ static void many_chunk(void *context, int64_t chunk, int thread) {
         at_most(state->m - i, state->row_group), width, &state->epilogue);
 }
 
-static Failure run_product(const void *argument, const Run *run) {
-    const State *state = argument;
-    const PackedBits *bits = &state->bits;
-    for (int64_t p = 0; bits->groups && p < bits->k; p++)
-        if (bits->groups[p] < 0 || bits->groups[p] >= bits->blocks) return INDEX_OUTSIDE;
-    const int64_t across = ceil_div(bits->rows, state->column_group);
+static void round_row_chunk(void *context, int64_t row, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    const float *left = state->left + row * state->left_row;
+    if (is_of_bytes(state)) {
+        char *const to = job->run->shared + row * ISA(rounded_bytes)(&state->bits);
+        ISA(round_bytes)(&state->bits, left, job->run->own[thread], to);
+    } else {
+        float *const floats = (float *)job->run->shared + left_floats(state);
+        ISA(round_floats)(&state->bits, left, floats + row * state->bits.k);
+    }
+}
+
+static void bytes_chunk(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const State *state = job->state;
+    const int64_t n = state->bits.rows, first = chunk * state->column_group;
+    const int64_t columns = at_most(n - first, state->column_group);
+    const Place out = {state->out + first, n, 0, first};
+    ISA(multiply_rounded)(&state->bits, state->form, job->run->shared, state->m, out, columns);
+    ISA(finish)(&state->epilogue, out, state->m, columns);
+}
+
+static void run_floats(const State *state, const Run *run, int64_t across) {
     Job job = {state, run, NULL, NULL};
     if (is_row(state)) {
         run_row(state, run, across);
@@ -263,6 +311,25 @@ static Failure run_product(const void *argument, const Run *run) {
         share_chunks(run, ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS), pack_chunk, &job);
         share_chunks(run, across * ceil_div(state->m, state->row_group), many_chunk, &job);
     }
+}
+
+static Failure run_product(const void *argument, const Run *run) {
+    State state = *(const State *)argument;
+    const PackedBits *bits = &state.bits;
+    for (int64_t p = 0; bits->groups && p < bits->k; p++)
+        if (bits->groups[p] < 0 || bits->groups[p] >= bits->blocks) return INDEX_OUTSIDE;
+    const int64_t across = ceil_div(bits->rows, state.column_group);
+    Job job = {&state, run, NULL, NULL};
+    if (state.rounded) share_chunks(run, state.m, round_row_chunk, &job);
+    if (is_of_bytes(&state)) {
+        share_chunks(run, across, bytes_chunk, &job);
+        return OK;
+    }
+    if (state.rounded) {
+        state.left = (const float *)run->shared + left_floats(&state);
+        state.left_row = bits->k;
+    }
+    run_floats(&state, run, across);
     return OK;
 }
 
