@@ -13,7 +13,7 @@ good.  Captures are the business of the op that holds the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from typing import Final, NamedTuple
 
@@ -293,9 +293,9 @@ class _Finder:
                 continue
             operands = [b for b in self._whole_operands(op) if b not in parts]
             if buffer in takers or not (op.output.uses or self.found.stays[buffer]):
-                inside: list[int] = []
+                inside: dict[int, None] = {}
             else:
-                inside = [operand for operand in operands if operand not in takers]
+                inside = dict.fromkeys(b for b in operands if b not in takers)
             for operand in operands:
                 if operand not in inside and not self.found.stays[operand]:
                     nbytes = self.found.frees[operand]
@@ -321,7 +321,7 @@ class _Finder:
         frees = self.found.frees
         return [buffer for buffer, count in found.items() if count == 1 and frees[buffer]]
 
-    def _put_inside(self, number: int, buffer: int, inside: Sequence[int]) -> None:
+    def _put_inside(self, number: int, buffer: int, inside: Collection[int]) -> None:
         """Let the buffers ``inside`` be parts of ``buffer``, which node ``number`` makes."""
         found = self.found
         if not inside:

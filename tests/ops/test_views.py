@@ -153,3 +153,13 @@ def test_copies_in_panels_are_complete(
 ) -> None:
     x = np.random.default_rng(0).integers(0, 255, shape).astype(dtype)
     np.testing.assert_array_equal(run_ir("Transpose", [x], {"perm": perm})[0], x.transpose(perm))
+
+
+def test_parts_of_several_splits_in_turn() -> None:
+    """What is remembered of one Split is not told of another, were it equal."""
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    for _ in range(2):
+        for sizes in ((1, 2, 3), (3, 2, 1), (1, 2, 3), (6,)):
+            parts = np.split(x, np.cumsum(sizes)[:-1], axis=1)
+            for index, part in enumerate(parts):
+                _check("Split", x, {"axis": 1, "split": tuple(sizes)}, part, index)
