@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+import numpy as np
+
 from popc.frontend.budget import ImportBudget
-from popc.ir import Graph, Op, Tensor, TensorKind
+from popc.ir import Op, Tensor, TensorKind
 from popc.ops.build import can_evaluate, evaluate
 from popc_runtime.format import Array
 
-__all__ = ["KnownValues"]
+__all__ = ["KnownValues", "freeze"]
 
 # Values that decide shapes are small; a (damaged) model that makes them huge is not followed.
 _MOST_BYTES: Final = 1 << 26
@@ -55,8 +57,8 @@ class KnownValues:
         """The tensors that the producer of ``tensor`` reads, of whatever graph."""
         return [] if tensor.producer is None else self._operands(tensor.producer)
 
-    def required(self, tensor: Tensor, graph: Graph) -> Array | None:
-        """Like `value`, but the weights that decide it stop being variables of the top ``graph``.
+    def required(self, tensor: Tensor) -> Array | None:
+        """Like `value`, but the weights that decide it stop being variables.
 
         A weight whose value decides a shape or an algorithm cannot be trained, and must not be
         what the model itself changes.
@@ -68,7 +70,7 @@ class KnownValues:
         if any(variable.name in self.written for variable in variables):
             return None
         for variable in variables:
-            graph.freeze(variable)
+            freeze(variable)
         if variables:
             self._values.clear()
         return self.value(tensor) if variables else None
@@ -123,3 +125,11 @@ class KnownValues:
             elif current.data is None:
                 return []
         return list(found)
+
+
+def freeze(variable: Tensor) -> None:
+    """Make a constant of a variable that nothing writes to: its initial value."""
+    assert variable.kind is TensorKind.VARIABLE, variable
+    type_, data = variable.type, variable.initial
+    variable.data = np.zeros(type_.shape, type_.dtype.storage) if data is None else data
+    variable.kind, variable.initial, variable.role = TensorKind.CONSTANT, None, None

@@ -25,7 +25,7 @@ from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter
 from popc.frontend.kept import define_states, write_states
-from popc.frontend.known import KnownValues
+from popc.frontend.known import KnownValues, freeze
 from popc.frontend.load import LoadedModel
 from popc.frontend.model_functions import ModelFunctions
 from popc.frontend.names import did_you_mean, listed, shown
@@ -348,7 +348,7 @@ def _freeze(
     for weight in importer.graph.variables:
         is_written = weight in importer.updates.values or weight.name in states.held
         if not is_written and not is_variable(names.get(weight, weight.name), weight.type):
-            importer.graph.freeze(weight)
+            freeze(weight)
 
 
 # -- inputs and weights ----------------------------------------------------------------------------

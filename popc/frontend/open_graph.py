@@ -243,7 +243,7 @@ class OpenGraph(ABC):
         """Like `known_value`, but weights that decide it stop being variables."""
         if self.parent is not None:  # variables are the top graph's
             return self.parent.required_value(tensor)
-        return self.context.known.required(tensor, self.graph)
+        return self.context.known.required(tensor)
 
     def fold_if_small(self, op: Op) -> list[Tensor]:
         """``op``'s outputs; replaced by constants if all operands are known and results small."""

@@ -11,12 +11,10 @@ same with other operands.  Constants are not captured: each graph holds its own,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, islice, repeat, takewhile
 from typing import ClassVar
-
-import numpy as np
 
 from popc.ir.ordering import Ordering, find_reached, order_by_links
 from popc.ir.settings import OpSettings
@@ -25,17 +23,18 @@ from popc_runtime.format import Array, VariableRole
 
 __all__ = ["Graph", "Op", "Tensor"]
 
+_ACTIVATION, _CONSTANT = TensorKind.ACTIVATION, TensorKind.CONSTANT  # looking them up takes long
+
 
 @dataclass(eq=False, slots=True)
 class Tensor:
     """A value.
 
     ``data`` is the value of a constant, ``initial`` that of a variable before the first run
-    (``None``: zeros); both are stored per `DType.storage`.  ``role`` is set for variables.
-    ``rows`` is empty for a variable that all replicas share; otherwise it says for each replica
-    which of the several values it holds.  If these are parts of one flat value, padded at the end,
-    ``whole`` is the shape of that, and ``initial`` is the whole.  A variable may be kept
-    ``off_chip``, in streaming memory.
+    (``None``: zeros), per `DType.storage`.  ``role`` is set for variables.  ``rows`` is empty for a
+    variable that all replicas share; else it says which of several values each of them holds.  If
+    these are parts of one flat value, padded at the end, ``whole`` is the shape of that, and
+    ``initial`` is the whole.  A variable may be kept ``off_chip``, in streaming memory.
     """
 
     name: str
@@ -49,12 +48,12 @@ class Tensor:
     producer: Op | None = None
     off_chip: bool = False
     # op -> number of operand positions that read this tensor, in order of first use
-    uses: dict[Op, int] = field(default_factory=dict["Op", int])
+    uses: dict[Op, int] = field(default_factory=dict)
 
     @property
     def is_constant(self) -> bool:
         """True if the value is known at compile time."""
-        return self.kind is TensorKind.CONSTANT
+        return self.kind is _CONSTANT
 
     @property
     def users(self) -> tuple[Op, ...]:
@@ -120,6 +119,7 @@ class Graph:
         self.output_names: list[str] = []
         self.ordering: Ordering[Op] = Ordering()
         self._ops: dict[Op, None] = {}
+        self._op_types: set[str] = set()  # also of ops that have been removed
         self._holders: dict[Op, None] = {}  # the ops with subgraphs, in the same order
         self._tensors: dict[str, Tensor] = {}
         self._name_counts: dict[str, int] = {}
@@ -137,6 +137,11 @@ class Graph:
         return [graph for op in self._holders for graph in op.subgraphs.values()]
 
     @property
+    def holders(self) -> tuple[Op, ...]:
+        """The ops that hold graphs, in order of insertion."""
+        return tuple(self._holders)
+
+    @property
     def tensors(self) -> Mapping[str, Tensor]:
         """All tensors by name."""
         return self._tensors
@@ -144,12 +149,16 @@ class Graph:
     @property
     def constants(self) -> list[Tensor]:
         """The constants in order of insertion."""
-        return [tensor for tensor in self._tensors.values() if tensor.is_constant]
+        return [tensor for tensor in self._tensors.values() if tensor.kind is _CONSTANT]
 
     @property
     def variables(self) -> list[Tensor]:
         """The variables in order of insertion; only the top graph has any."""
         return [t for t in self._tensors.values() if t.kind is TensorKind.VARIABLE]
+
+    def may_have(self, op_types: Collection[str]) -> bool:
+        """False if there has never been an op of one of these types, so that none is there."""
+        return not self._op_types.isdisjoint(op_types)
 
     def newest(self, count: int) -> list[Op]:
         """The ``count`` ops inserted last, the last one first."""
@@ -209,9 +218,8 @@ class Graph:
 
     def add_input(self, name: str, type_: TensorType) -> Tensor:
         """Append a graph input."""
-        tensor = self._add_tensor(Tensor(self.fresh_name(name), type_, TensorKind.INPUT))
-        self.inputs.append(tensor)
-        return tensor
+        self.inputs.append(Tensor(self.fresh_name(name), type_, TensorKind.INPUT))
+        return self._add_tensor(self.inputs[-1])
 
     def add_output(self, name: str, tensor: Tensor) -> None:
         """Append a graph output under its public name."""
@@ -239,17 +247,8 @@ class Graph:
         """
         assert initial is None or initial.shape == type_.shape, (name, type_)
         assert initial is None or initial.dtype == type_.dtype.storage, (name, type_)
-        kind = TensorKind.VARIABLE
-        tensor = Tensor(self.fresh_name(name), type_, kind, None, initial, role, rows)
-        return self._add_tensor(tensor)
-
-    def freeze(self, variable: Tensor) -> None:
-        """Make a constant of a variable that nothing writes to: its initial value."""
-        assert variable.kind is TensorKind.VARIABLE, variable
-        type_ = variable.type
-        data = variable.initial
-        variable.data = np.zeros(type_.shape, type_.dtype.storage) if data is None else data
-        variable.kind, variable.initial, variable.role = TensorKind.CONSTANT, None, None
+        name, kind = self.fresh_name(name), TensorKind.VARIABLE
+        return self._add_tensor(Tensor(name, type_, kind, None, initial, role, rows))
 
     def add_op(
         self,
@@ -269,17 +268,19 @@ class Graph:
         output_types = tuple(output_types)
         require_possible(op_type, [None if t is None else t.type for t in inputs], output_types)
         op = Op(op_type, [], [], attributes or {}, settings or OpSettings(), subgraphs or {})
-        names = chain(output_names, repeat(op_type))
-        for name, type_ in zip(names, output_types, strict=False):
-            tensor = Tensor(self.fresh_name(name), type_, TensorKind.ACTIVATION, producer=op)
-            op.outputs.append(self._add_tensor(tensor))
+        for base, type_ in zip(chain(output_names, repeat(op_type)), output_types, strict=False):
+            name = self.fresh_name(base)
+            tensor = self._tensors[name] = Tensor(name, type_, _ACTIVATION, producer=op)
+            op.outputs.append(tensor)
         self._ops[op] = None
+        self._op_types.add(op_type)
         if op.subgraphs:
             self._holders[op] = None
             Graph._nestings = next(Graph._numbers)
         self._sorted = None
-        for operand in inputs:
-            self.append_input(op, operand)
+        op.inputs.extend(inputs)
+        for operand in op.present_inputs:
+            operand.uses[op] = operand.uses.get(op, 0) + 1
         return op
 
     # -- editing ---------------------------------------------------------------------------------

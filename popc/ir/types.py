@@ -47,6 +47,16 @@ class TensorType:
     def __post_init__(self) -> None:
         object.__setattr__(self, "nbytes", prod(self.shape) * self.dtype.itemsize)
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:  # as it is for the most part
+            return True
+        if not isinstance(other, TensorType):
+            return NotImplemented
+        return self.shape == other.shape and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape))
+
     @property
     def size(self) -> int:
         """Number of elements."""

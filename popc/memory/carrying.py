@@ -64,6 +64,14 @@ def find_carried(
     execution: Sequence[tuple[Graph, Op]], storage: Storage, clock: Clock
 ) -> dict[Buffer, Carried]:
     """The buffers of values that are going to be copied over something, with what they replace."""
+    copies = [
+        copy
+        for graph, op in execution
+        if op.subgraphs or op.op_type == "CopyVarUpdate"
+        for copy in _copies(graph, op)
+    ]
+    if not copies:
+        return {}
     makers = {
         storage.sites[output].buffer: (graph, op)
         for graph, op in execution
@@ -72,20 +80,17 @@ def find_carried(
     }
     pieces: dict[Buffer, list[_Piece]] = defaultdict(list)
     claimed: set[tuple[Buffer, int]] = set()
-    for graph, op in execution:
-        for copy in _copies(graph, op):
-            site = storage.sites[copy.value]
-            maker = makers.get(site.buffer)
-            if maker is None or maker[0] is not copy.owner or site.strides is not None:
-                continue
-            target = _target(storage, copy)
-            place = (target.buffer, target.start)
-            if place in claimed or any(
-                piece.offset == site.offset for piece in pieces[site.buffer]
-            ):
-                continue  # a value can be in one place only, and a place hold only one
-            claimed.add(place)
-            pieces[site.buffer].append(_Piece(site.offset, target, copy.op))
+    for copy in copies:
+        site = storage.sites[copy.value]
+        maker = makers.get(site.buffer)
+        if maker is None or maker[0] is not copy.owner or site.strides is not None:
+            continue
+        target = _target(storage, copy)
+        place = (target.buffer, target.start)
+        if place in claimed or any(piece.offset == site.offset for piece in pieces[site.buffer]):
+            continue  # a value can be in one place only, and a place hold only one
+        claimed.add(place)
+        pieces[site.buffer].append(_Piece(site.offset, target, copy.op))
     readers = _Readers(storage, clock)
     found: dict[Buffer, Carried] = {}
     for buffer, parts in pieces.items():

@@ -69,10 +69,11 @@ def _read_graph(clock: Clock, graph: Graph, schedule: Schedule) -> None:
 
 def _read_ops(clock: Clock, ops: Iterable[Op], schedule: Schedule) -> None:
     for op in ops:
-        begin = end = clock.tick()
-        for subgraph in _inner_graphs(op):
-            _read_graph(clock, subgraph, schedule)
+        begin = end = clock.now
+        clock.now += 1
         if op.subgraphs:
+            for subgraph in _inner_graphs(op):
+                _read_graph(clock, subgraph, schedule)
             end = clock.tick()
         clock.ops[op] = TickSpan(begin, end)
 
@@ -89,8 +90,9 @@ def execution(graph: Graph, schedule: Schedule) -> Iterator[tuple[Graph, Op]]:
 def _execution(graph: Graph, ops: Iterable[Op], schedule: Schedule) -> Iterator[tuple[Graph, Op]]:
     for op in ops:
         yield graph, op
-        for subgraph in _inner_graphs(op):
-            yield from _execution(subgraph, schedule.orders[subgraph], schedule)
+        if op.subgraphs:
+            for subgraph in _inner_graphs(op):
+                yield from _execution(subgraph, schedule.orders[subgraph], schedule)
 
 
 def _inner_graphs(op: Op) -> Iterable[Graph]:

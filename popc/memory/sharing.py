@@ -42,13 +42,13 @@ def share_buffers(
     carried = find_carried(execution, storage, clock)
     for owner, op in execution:
         tick = clock.ops[op].begin
-        if loop_body(op) is not None:
+        if op.subgraphs and loop_body(op) is not None:
             _share_states(storage, owner, op, tick)
         elif op.op_type == STORE:
             for output in op.outputs:
                 _settle(storage, op, output, carried, tick)
         elif op.outputs and op not in storage.views:
-            settled = _settle(storage, op, op.output, carried, tick)
+            settled = _settle(storage, op, op.output, carried, tick) if carried else None
             if settled is None:
                 index = _share_operand(storage, owner, op, tick)
             else:
@@ -124,15 +124,17 @@ def _takeable(
 ) -> Buffer | None:
     """The buffer of operand ``pair[0]`` if its last use is at ``tick`` and ``pair[1]`` fits."""
     operand, output = op.operand(pair[0]), pair[1]
-    buffer = storage.sites[operand].fills(operand, storage.sites[output].strides)
+    if operand.type != output.type:
+        return None
+    site = storage.sites[output]
+    buffer = storage.sites[operand].fills(operand, site.strides)
     fits = (
         buffer is not None
-        and operand.type == output.type
+        and buffer.last == tick
         and buffer.nbytes > 0
         and buffer.takeable
         and buffer.owner is owner
-        and buffer.region is storage.sites[output].buffer.region
-        and buffer.last == tick
+        and buffer.region is site.buffer.region
     )
     return buffer if fits else None
 

@@ -37,6 +37,9 @@ __all__ = ["Aliases", "Place", "find_aliases"]
 
 
 _PLAIN: Final[Mapping[Tensor, tuple[int, ...]]] = MappingProxyType({})
+_MAY_BE_VIEWS: Final = frozenset(
+    {"Concat", *(name for name, spec in OPS.items() if spec.view is not None)}
+)
 
 
 class Place(NamedTuple):
@@ -99,15 +102,15 @@ class _Finder:
 
     def visit(self, graph: Graph) -> None:
         """Find the places of a graph's tensors; those of captures are known."""
-        places = self.found.places
+        places, formats = self.found.places, self._formats
         for tensor in graph.tensors.values():
             if tensor.producer is None:
                 places.setdefault(tensor, Place(tensor))
         for op in graph.topological():
-            views = self._views(op)
+            views = self._views(op) if op.op_type in _MAY_BE_VIEWS else None
             if views is None:
                 for tensor in op.outputs:
-                    places[tensor] = Place(tensor, 0, self._formats.get(tensor))
+                    places[tensor] = Place(tensor, 0, formats.get(tensor) if formats else None)
                 if op.subgraphs:
                     self._enter(op)
             else:

@@ -46,14 +46,14 @@ def callee_of(op: Op) -> Graph | None:
 
 def called_graphs(graph: Graph) -> list[Graph]:
     """The graphs that are called anywhere in ``graph``, each before those that call it."""
-    found = {callee_of(op): None for nested in graph.walk() for op in nested.ops}
+    found = {callee_of(op): None for nested in graph.walk() for op in nested.holders}
     return [nested for nested in reversed(list(graph.walk())) if nested in found]
 
 
 def own_graphs(graph: Graph) -> list[Graph]:
     """``graph`` and the graphs nested in it otherwise than by calls, outer first."""
     found = [graph]
-    for op in graph.ops:
+    for op in graph.holders:
         if callee_of(op) is None:
             for nested in op.subgraphs.values():
                 found += own_graphs(nested)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from popc.ir import Graph, Op
+from popc.ir import Graph, Op, TensorKind
 from popc.ops import OPS
 
 __all__ = ["find_load_ops"]
@@ -16,9 +16,10 @@ def find_load_ops(graph: Graph) -> tuple[Op, ...]:
     the op that holds it.
     """
     found: dict[Op, None] = {}
+    constant = TensorKind.CONSTANT
     for op in graph.topological():
         for tensor in op.inputs:
-            if tensor is not None and not (tensor.is_constant or tensor.producer in found):
+            if tensor is not None and tensor.kind is not constant and tensor.producer not in found:
                 break
         else:
             if _repeats_itself(op):

@@ -92,7 +92,7 @@ def find_remote(graph: Graph) -> frozenset[Tensor]:
     """The tensors of ``graph``, and of those nested in it, that lie in streaming memory."""
     found: set[Tensor] = set()
     if any(t.off_chip for t in graph.variables) or any(
-        op.op_type in _MAKERS for part in graph.walk() for op in part.ops
+        part.may_have(_MAKERS) for part in graph.walk()
     ):
         _visit(graph, found)
     return frozenset(found)

@@ -34,7 +34,7 @@ def main_graphs(graph: Graph) -> list[Graph]:
     """The top graph, and the bodies of the loops around what it does, outer first."""
     found = [graph]
     for part in found:  # grows while it is walked
-        found.extend(op.subgraphs["body"] for op in part.ops if is_main_loop(op))
+        found.extend(op.subgraphs["body"] for op in part.holders if is_main_loop(op))
     return found
 
 

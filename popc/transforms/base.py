@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from operator import attrgetter
 from typing import ClassVar, Protocol, Self, TypeAlias
 
 from popc.ir import Graph, Op, verify
@@ -27,7 +26,6 @@ __all__ = [
 
 State: TypeAlias = "list[object]"
 
-_type_of = attrgetter("op_type")
 _MAX_ROUNDS = 20  # passes that undo each other would go on for ever
 
 
@@ -137,13 +135,15 @@ def state_of(graph: Graph) -> State:
 class RewritePass(Pass):
     """A local edit that is tried on every op of every graph, nested ones first.
 
-    Subclasses implement `rewrite`, which may edit the graph around ``op``.  ``rewrites`` are the
-    types of the ops that it may have something to do with; none: any.
+    Subclasses implement `rewrite`, which may edit the graph around ``op``.  It is asked about ops
+    of the types ``rewrites``; if there are none, about all.  If it ``needs`` types, nothing is
+    looked at in a program without ops of these.
     """
 
     excludable: ClassVar[bool] = True
     level: ClassVar[str] = "default"
     rewrites: ClassVar[frozenset[str]] = frozenset()
+    needs: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def rewrite(self, graph: Graph, op: Op) -> bool:
@@ -152,11 +152,14 @@ class RewritePass(Pass):
     def run(self, graph: Graph) -> int:
         """Apply `rewrite` once to every op, in topological order, but to none that excludes it."""
         changes, types = 0, self.rewrites
-        if types and all(types.isdisjoint(map(_type_of, nested.ops)) for nested in graph.walk()):
-            return 0
+        for wanted in filter(None, (types, self.needs)):
+            if not any(nested.may_have(wanted) for nested in graph.walk()):
+                return 0
         with disguised(graph, self.name) as excluded:
             for nested in reversed(list(graph.walk())):
                 for op in nested.topological():
+                    if types and op.op_type not in types:
+                        continue
                     if changes and op not in nested:  # an earlier rewrite has removed it
                         continue
                     if not excluded or op not in excluded:
@@ -168,11 +171,9 @@ class RewritePass(Pass):
 def disguised(graph: Graph, *names: str) -> Iterator[frozenset[Op]]:
     """Let no op that excludes one of ``names`` be recognised for what it is; these ops."""
     excluding = frozenset(names)
+    asking = [op for part in graph.walk() for op in part.ops if op.settings.exclude_patterns]
     types = {
-        op: op.op_type
-        for nested in graph.walk()
-        for op in nested.ops
-        if op.settings.exclude_patterns and not excluding.isdisjoint(op.settings.exclude_patterns)
+        op: op.op_type for op in asking if not excluding.isdisjoint(op.settings.exclude_patterns)
     }
     for op, op_type in types.items():
         op.op_type = f"excluded {op_type}"

@@ -64,7 +64,7 @@ def _merge_ops(graph: Graph) -> int:
     first: dict[Hashable, Op] = {}
     changes = 0
     for op in graph.topological():
-        if not _is_candidate(op) or _reads_alone(op):
+        if _reads_alone(op) or not _is_candidate(op):
             continue
         kept = first.setdefault(_op_key(op), op)
         if kept is not op:
@@ -76,7 +76,7 @@ def _merge_ops(graph: Graph) -> int:
 
 def _reads_alone(op: Op) -> bool:
     """True if nobody else reads one of the operands, so that there can be no equal op."""
-    return any(tensor is not None and len(tensor.uses) == 1 for tensor in op.inputs)
+    return 1 in [len(tensor.uses) for tensor in op.inputs if tensor is not None]
 
 
 def _is_candidate(op: Op) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Self
 
-from popc.ir import Graph, Op
+from popc.ir import Graph, Op, TensorKind
 from popc.ops.build import can_evaluate, evaluate
 from popc.ops.float8 import DEVICE_FLOATS8
 from popc.transforms.base import RewritePass
@@ -13,6 +13,7 @@ from popc_runtime.ground.frozen import frozen
 
 __all__ = ["ConstantFolding"]
 
+_CONSTANT: Final = TensorKind.CONSTANT
 _QUANTISED_GROWTH: Final = 256  # bytes: numbers that rewrites look at, and a channel or two
 
 
@@ -48,7 +49,7 @@ class ConstantFolding(RewritePass):
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Fold ``op`` if it is worth it."""
         for tensor in op.inputs:
-            if tensor is not None and not tensor.is_constant:
+            if tensor is not None and tensor.kind is not _CONSTANT:
                 return False
         operands = op.present_inputs
         if op.op_type == "CastThenPow2Scale" and op.operand(0).type.dtype in DEVICE_FLOATS8:

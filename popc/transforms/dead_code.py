@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import ClassVar
 
-from popc.ir import Graph, Op, Tensor
+from popc.ir import Graph, Op
 from popc.ops import OPS
 from popc.transforms.base import Pass
 from popc_runtime.ground.frozen import frozen
@@ -37,18 +36,18 @@ class DeadCode(Pass):
         for nested in graph.walk():
             outputs = set(nested.outputs)
             for op in reversed(nested.topological()):
-                if not _is_read(op, outputs) and not _has_side_effect(op):
-                    nested.remove_op(op)
-                    changes += 1
+                for tensor in op.outputs:
+                    if tensor.uses or tensor in outputs:
+                        break
+                else:
+                    if not _has_side_effect(op):
+                        nested.remove_op(op)
+                        changes += 1
             for tensor in nested.constants:
                 if not tensor.uses and tensor not in outputs:
                     nested.remove_tensor(tensor)
                     changes += 1
         return changes
-
-
-def _is_read(op: Op, outputs: Collection[Tensor]) -> bool:
-    return any(tensor.uses or tensor in outputs for tensor in op.outputs)
 
 
 def _has_side_effect(op: Op) -> bool:

@@ -37,6 +37,7 @@ class FoldChannelOps(RewritePass):
     """
 
     name: ClassVar[str] = "fold_channel_ops"
+    needs: ClassVar[frozenset[str]] = frozenset(_CONVOLUTIONS)
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Fold ``op`` into its convolution."""

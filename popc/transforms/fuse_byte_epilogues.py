@@ -43,6 +43,7 @@ class FuseByteEpilogues(RewritePass):
     """
 
     name: ClassVar[str] = "fuse_byte_epilogues"
+    needs: ClassVar[frozenset[str]] = frozenset(_PRODUCERS)
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Fuse ``op`` into the op that produces its operand."""

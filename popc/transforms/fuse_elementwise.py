@@ -44,6 +44,7 @@ _DTYPES: Final = frozenset(
 )
 _OF_FLOATS: Final = ("Clip", "PRelu", "Square")
 _MOST_DIMENSIONS: Final = 8  # native kernels have room for these
+_ACTIVATION: Final = TensorKind.ACTIVATION
 
 
 @frozen
@@ -104,8 +105,9 @@ class _Surroundings:
 
     def bytes_kept(self, tensor: Tensor) -> int:
         """The bytes that are not free while ``tensor`` is waited with."""
-        root = self.places[tensor].root if tensor in self.places else tensor
-        if root.kind is not TensorKind.ACTIVATION or root.producer in self.load:
+        place = self.places.get(tensor)
+        root = tensor if place is None else place.root
+        if root.kind is not _ACTIVATION or root.producer in self.load:
             return 0
         return max(root.type.nbytes, tensor.type.nbytes)
 
@@ -149,7 +151,7 @@ def _groups(graph: Graph, around: _Surroundings) -> Iterable[_Group]:
     for op in reversed(graph.topological()):
         if op in around.load or not _may_be_step(op):
             continue
-        group = None if op.output in outputs else _group_of_users(op, found)
+        group = None if op.outputs[0] in outputs else _group_of_users(op, found)
         if group is not None and _may_join(graph, group, op, around):
             group.add(op)
             found[op] = group
@@ -164,21 +166,29 @@ def _may_be_step(op: Op) -> bool:
         return False
     if "rounding" in op.attributes or "overflow" in op.attributes:
         return False  # steps round to nearest, and overflow to infinity
-    result = op.output.type
-    dtypes = {result.dtype, *(tensor.type.dtype for tensor in op.present_inputs)}
-    if not dtypes <= _DTYPES or result.rank > _MOST_DIMENSIONS or not result.size:
+    for tensor in op.present_inputs:
+        if tensor.type.dtype not in _DTYPES:
+            return False
+    result = op.outputs[0].type
+    if result.dtype not in _DTYPES or result.rank > _MOST_DIMENSIONS or not result.nbytes:
         return False
-    return result.dtype.is_float or op.op_type not in _OF_FLOATS
+    return op.op_type not in _OF_FLOATS or result.dtype.is_float
 
 
 def _group_of_users(op: Op, found: dict[Op, _Group | None]) -> _Group | None:
     """The group that everything that reads the result is in."""
-    users = op.output.users
-    if not users or any(user not in found for user in users):
+    users = op.outputs[0].uses
+    for user in users:
+        if user not in found:
+            return None
+    first = next(iter(users), None)
+    if first is None:
         return None
-    group = found[users[0]]
-    if group is None and len(users) == 1:
-        group = found[users[0]] = _Group.of(users[0])
+    group = found[first]
+    if len(users) == 1:
+        if group is None:
+            group = found[first] = _Group.of(first)
+        return group
     return group if all(found[user] is group for user in users) else None
 
 

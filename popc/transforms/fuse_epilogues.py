@@ -35,6 +35,8 @@ class FuseEpilogues(RewritePass):
     """
 
     name: ClassVar[str] = "fuse_epilogues"
+    rewrites: ClassVar[frozenset[str]] = frozenset({*ACTIVATIONS, "Add"})
+    needs: ClassVar[frozenset[str]] = frozenset(_PRODUCERS)
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Fuse ``op`` into the op that produces its operand."""

@@ -37,10 +37,14 @@ class NameResults(RewritePass):
         """The pass that ``context`` asks for."""
         return cls(context.options.enable_floating_point_checks)
 
+    def run(self, graph: Graph) -> int:
+        """Set the attributes, if that is wanted."""
+        return RewritePass.run(self, graph) if self.enabled else 0
+
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Set the attribute of one op."""
         del graph
-        is_checked = self.enabled and any(tensor.type.dtype.is_float for tensor in op.outputs)
+        is_checked = any(tensor.type.dtype.is_float for tensor in op.outputs)
         if op.op_type in KERNELS and is_checked:
             op.attributes["results"] = tuple(tensor.name for tensor in op.outputs)
             return True

@@ -36,10 +36,12 @@ class RecogniseActivations(RewritePass):
     """
 
     name: ClassVar[str] = "recognise_activations"
+    rewrites: ClassVar[frozenset[str]] = frozenset({"Div", "Mul"})  # the last op of every formula
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Replace the last op of a formula; `DeadCode` removes the rest."""
-        if op.op_type not in ("Div", "Mul"):  # what the last op of every formula is
+        makers = [tensor.producer for tensor in op.inputs if tensor is not None]
+        if all(maker is None or maker.op_type not in _BEFORE for maker in makers):
             return False
         for rule in _RULES:
             match = rule(op)
@@ -178,6 +180,8 @@ def _all_factors(tensor: Tensor, x: Tensor) -> list[Tensor]:
     return [*_all_factors(op.operand(0), x), *_all_factors(op.operand(1), x)]
 
 
+# What one of the operands of a formula's last op comes from.
+_BEFORE: Final = frozenset({"Add", "Clip", "Div", "HardSigmoid", "Mul", "Sigmoid"})
 _RULES: Final[tuple[Callable[[Op], _Match | None], ...]] = (
     _hard_swish,
     _hard_sigmoid,

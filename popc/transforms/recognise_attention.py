@@ -59,6 +59,7 @@ class RecogniseAttention(RewritePass):
     """
 
     name: ClassVar[str] = "recognise_attention"
+    rewrites: ClassVar[frozenset[str]] = frozenset({"MatMul"})
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Match backwards from the product with V, then take a transpose along."""

@@ -41,6 +41,7 @@ class SerializeLookups(SerializationPass):
         OptionError: lists all lookups that cannot be cut as their annotations say.
     """
 
+    rewrites: ClassVar[frozenset[str]] = frozenset({"Gather"})
     name: ClassVar[str] = "serialize_lookups"
     refusal: ClassVar[str] = "lookups cannot be cut as serialize_lookup_factor says"
 

@@ -11,6 +11,7 @@ from popc.transforms.base import RewritePass, disguised
 from popc.transforms.context import PassContext
 from popc.transforms.patterns import chosen_rules
 from popc.transforms.rules import RULES, LocalRule
+from popc.transforms.rules.rule import Rewrite
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["LateSimplify", "Simplify"]
@@ -63,7 +64,7 @@ class Simplify(RewritePass):
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Try the rules of the op's type."""
-        return _rewrite(graph, op, self.rules)
+        return _rewrite(graph, op, _by_type(self.rules).get(op.op_type, []))
 
 
 class LateSimplify(Simplify):
@@ -74,27 +75,33 @@ class LateSimplify(Simplify):
 
 def _apply(graph: Graph, rules: Sequence[LocalRule], names: Sequence[str]) -> int:
     """One sweep; the number of changes."""
-    of_type: dict[str, list[LocalRule]] = defaultdict(list)
-    for rule in rules:
-        for op_type in rule.rewrites:
-            of_type[op_type].append(rule)
+    of_type = _by_type(rules)
     changes = 0
     with disguised(graph, *names):
         for nested in reversed(list(graph.walk())):
             for op in nested.topological():
-                if op.op_type in of_type and op in nested:
-                    changes += _rewrite(nested, op, of_type[op.op_type])
+                wanted = of_type.get(op.op_type)
+                if wanted is not None and (not changes or op in nested):
+                    changes += _rewrite(nested, op, wanted)
     return changes
 
 
-def _rewrite(graph: Graph, op: Op, rules: Sequence[LocalRule]) -> bool:
+def _by_type(rules: Sequence[LocalRule]) -> dict[str, list[tuple[str, Rewrite]]]:
+    """By type of op, the names of the rules for it, and what they do."""
+    found: dict[str, list[tuple[str, Rewrite]]] = defaultdict(list)
     for rule in rules:
-        rewrite = rule.rewrites.get(op.op_type)
-        replacement = rewrite(graph, op) if rewrite else None
+        for op_type, rewrite in rule.rewrites.items():
+            found[op_type].append((rule.name, rewrite))
+    return found
+
+
+def _rewrite(graph: Graph, op: Op, rules: Sequence[tuple[str, Rewrite]]) -> bool:
+    for name, rewrite in rules:
+        replacement = rewrite(graph, op)
         if replacement is not None:
             try:
                 graph.replace_op(op, [replacement])
             except AssertionError as error:
-                raise AssertionError(f"rule {rule.name}: {error}") from error
+                raise AssertionError(f"rule {name}: {error}") from error
             return True
     return False

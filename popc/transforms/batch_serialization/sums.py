@@ -31,6 +31,7 @@ class SumParts(RewritePass):
     name: ClassVar[str] = "sum_parts"
     optional: ClassVar[bool] = False
     level: ClassVar[str] = ""
+    rewrites: ClassVar[frozenset[str]] = frozenset({"Sum"})
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Replace ``op`` if it is such a sum."""

@@ -63,8 +63,10 @@ def _negated(graph: Graph, op: Op) -> Tensor | None:
     if not (dtype.is_float or dtype.is_signed):
         return None
     for side in (0, 1):
+        if not is_exactly(op.operand(side), -1):
+            continue
         other = op.operand(1 - side)
-        if is_exactly(op.operand(side), -1) and other.type == op.output.type:
+        if other.type == op.output.type:
             return build(graph, "Neg", [other], settings=op.settings).output
     return None
 

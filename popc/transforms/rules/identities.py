@@ -56,8 +56,10 @@ def _neutral(value: float, sides: tuple[int, ...]) -> Rewrite:
     def rewrite(graph: Graph, op: Op) -> Tensor | None:
         del graph
         for side in sides:
+            if op.operand(side).data is None or not is_exactly(op.operand(side), value):
+                continue
             other = op.operand(1 - side)
-            if is_exactly(op.operand(side), value) and other.type == op.output.type:
+            if other.type == op.output.type:
                 return other
         return None
 

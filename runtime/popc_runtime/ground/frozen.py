@@ -107,7 +107,7 @@ def _slotted(kind: type[_T], methods: Mapping[str, Any]) -> type[_T]:
     made: Any = metaclass(kind.__name__, kind.__bases__, namespace)
     made.__qualname__ = kind.__qualname__
     setters = [getattr(made, name).__set__ for name in all_fields]
-    setattr(made, _MAKER, _Maker(made, all_fields, setters))
+    setattr(made, _MAKER, _Maker(made, all_fields, setters, assigns=methods is _MUTABLE))
     result: type[_T] = made
     return result
 
@@ -202,11 +202,17 @@ class _LazyFields:
 class _Maker:
     """Makes objects of a class, and gives way to a compiled method if that makes many."""
 
-    __slots__ = ("_defaults", "_enough", "_fields", "_finish", "_kind", "_left", "key", "setters")
+    __slots__ = (
+        *("_assigns", "_defaults", "_enough", "_fields", "_finish", "_kind", "_left"),
+        *("key", "setters"),
+    )
 
-    def __init__(self, kind: Any, fields: _Fields, setters: Sequence[_Setter]) -> None:
+    def __init__(
+        self, kind: Any, fields: _Fields, setters: Sequence[_Setter], *, assigns: bool = False
+    ) -> None:
         self._kind = kind
         self._fields = fields
+        self._assigns = assigns  # in compiled code, which is faster than setters
         self._left = _MANY
         self._finish = hasattr(kind, "__post_init__")
         self._defaults = tuple([said.get("default", _MISSING) for _, said in fields.values()])
@@ -224,7 +230,8 @@ class _Maker:
         if named or len(given) < self._enough:
             values = self._arranged(given, named)
         if len(values) != len(self.setters) or not self._left:
-            compiled = _compiled(self._fields, self.setters, finish=self._finish)
+            setters = () if self._assigns else self.setters
+            compiled = _compiled(self._fields, setters, finish=self._finish)
             self._kind.__init__ = compiled
             compiled(made, *given, **named)
             return
@@ -263,8 +270,9 @@ def _compiled(fields: _Fields, setters: Sequence[_Setter], *, finish: bool) -> C
     known: dict[str, Any] = {"__name__": __name__}  # the module that the function says it is of
     parameters: list[str] = []
     lines: list[str] = []
-    for (name, (_, said)), setter in zip(fields.items(), setters, strict=True):
-        known[f"set_{name}"] = setter
+    known |= {f"set_{name}": setter for name, setter in zip(fields, setters, strict=False)}
+    form = "    set_{}(self, {})" if setters else "    self.{} = {}"
+    for name, (_, said) in fields.items():
         parameter = value = name
         if "default" in said:
             known[f"default_{name}"] = said["default"]
@@ -274,7 +282,7 @@ def _compiled(fields: _Fields, setters: Sequence[_Setter], *, finish: bool) -> C
             parameter = f"{name}=missing"
             value = f"factory_{name}() if {name} is missing else {name}"
         parameters.append(parameter)
-        lines.append(f"    set_{name}(self, {value})")
+        lines.append(form.format(name, value))
     if finish:
         lines.append("    self.__post_init__()")
     # The names are those of attributes in a class's source.
