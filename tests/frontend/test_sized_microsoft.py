@@ -17,6 +17,9 @@ _BYTES: Final = """
     q = com.microsoft.QuantizeLinear(r, s, z)
     u = com.microsoft.QuantizeLinear(y, s, z)
 """
+# A matrix b [5, 3] of bytes.
+_MATRIX: Final = "b = Transpose(u)"
+
 _CASES: Final = {
     "there and back": "out = com.microsoft.DequantizeLinear(q, s, z)",
     "sum": "a = com.microsoft.QLinearAdd(q, s, z, q, s, z, s, z) out = DequantizeLinear(a, s, z)",
@@ -29,6 +32,26 @@ _CASES: Final = {
     "out = com.microsoft.BiasGelu(r, b)",
     "gemm": 'out = com.microsoft.FusedGemm<activation = "Relu", transB = 1>(r, y)',
     "matmul": "t = Transpose(y) out = com.microsoft.FusedMatMul<alpha = 0.5>(r, t)",
+    "four bits": "w = Constant<value = uint8[2, 1, 8] {1, 32, 254, 3, 4, 5, 67, 8, 9, 1, 2, 3, 4, "
+    "5, 6, 7}>() e = Constant<value_floats = [0.5, 0.25]>() "
+    "out = com.microsoft.MatMulNBits<K = 5, N = 2, bits = 4, block_size = 16>(r, w, e)",
+    "gathered four bits": "w = Constant<value = uint8[4, 8] {1, 32, 254, 3, 4, 5, 67, 8, 9, 1, 2, "
+    "3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7, 8, 12, 23, 34, 45, 56, 67, 78, 89}>() "
+    "e = Constant<value = float[4, 1] {0.5, 0.25, 1.0, 2.0}>() "
+    "out = com.microsoft.GatherBlockQuantized<bits = 4, block_size = 16, quantize_axis = 1>(w, p, "
+    "e)",
+    "product of bytes": f"{_MATRIX} a = QLinearMatMul(q, s, z, b, s, z, s, z) "
+    "out = DequantizeLinear(a, s, z)",
+    "product of bytes to floats": f"{_MATRIX} "
+    "out = com.microsoft.MatMulIntegerToFloat(q, b, s, s, z, z)",
+    "product of what becomes bytes": f"{_MATRIX} "
+    "out = com.microsoft.DynamicQuantizeMatMul(r, b, s, z)",
+    "gemm of bytes": f"{_MATRIX} out = com.microsoft.QGemm(q, s, z, b, s, z, , , )",
+    "normalised sum": "g = Constant<value_floats = [1.0, 2.0, 3.0, 4.0, 5.0]>() a = Neg(r) "
+    "h = Mul(r, r) out, m, v, t = com.microsoft.SkipLayerNormalization(a, h, g, g)",
+    "sum that is normalised": "g = Constant<value_floats = [1.0, 2.0, 3.0, 4.0, 5.0]>() a = Neg(r) "
+    "h = Mul(r, r) "
+    "n, m, v, out = com.microsoft.SkipSimplifiedLayerNormalization(a, h, g)",
     "convolution": "w = Constant<value = float[2, 1, 3] {1, 2, 3, 4, 5, -6}>() "
     "a = Unsqueeze(r, l1) "
     'out = com.microsoft.FusedConv<activation = "Relu", kernel_shape = [3]>(a, w)',
@@ -48,6 +71,21 @@ def test_as_the_operators_that_they_stand_for(case: str) -> None:
     compare(_model(_CASES[case]), [draw(seed) for seed in (1, 2, 4)], atol=step)
 
 
-def test_transposed_factors_are_refused() -> None:
-    with pytest.raises(DataDependentShapeError, match="is transposed"):
-        compare(_model("out = com.microsoft.FusedMatMul<transB = 1>(r, y)"), [draw(1)])
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("out = com.microsoft.FusedMatMul<transB = 1>(r, y)", "is transposed"),
+        ("out = com.microsoft.QGemm<transA = 1>(q, s, z, q, s, z)", "first operand only"),
+        ("out = com.microsoft.QGemm<transA = 1>(q, s, z, u, s, z)", "rows of its first operand"),
+        ("t = Transpose(r) out = com.microsoft.DynamicQuantizeMatMul(t, u, s, z)", "rows of its"),
+        ("b = Unsqueeze(u, l0) out = MatMulInteger(q, b, z, z)", "products by one matrix"),
+        (
+            "t = Transpose(r) out = com.microsoft.SkipLayerNormalization(t, t, l1)",
+            "in front of its last axis",
+        ),
+        ("out = com.microsoft.GatherBlockQuantized(q, p, r)", "for its indices only"),
+    ],
+)
+def test_sizes_elsewhere_are_refused(body: str, reason: str) -> None:
+    with pytest.raises(DataDependentShapeError, match=reason):
+        compare(_model(body), [draw(1)])

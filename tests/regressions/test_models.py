@@ -18,6 +18,7 @@ from popc_runtime.errors import (
     UsageError,
 )
 from popc_runtime.format import Array
+from tests.support.oracles import run_onnxruntime
 
 _HEADER = '<ir_version: 9, opset_import: ["" : 17]>'
 
@@ -66,6 +67,32 @@ def test_stacking_loops_without_a_known_end(end: str, message: str, tmp_path: Pa
     with pytest.raises(DataDependentShapeError) as caught:
         _run(text, tmp_path, {})
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("trips", [5, 2**63 - 1])
+@pytest.mark.parametrize("limit", [-1.0, 2.5, 99.0])
+def test_loops_that_start_from_constants_and_end_by_what_they_read(
+    trips: int, limit: float, tmp_path: Path
+) -> None:
+    """PyTorch writes ``break`` like this: no input is a state, and the largest trip count."""
+    text = f"""g (float[8] x, float limit) => (float[1] y)
+    <int64 trips = {{{trips}}}, int64 zero = {{0}}, float[1] none = {{0}}, bool go = {{1}}> {{
+        y, end = Loop (trips, go, none, zero)
+        <body = b (int64 i, bool c, float[1] sum, int64 n) => (again, longer, next) {{
+            item = Gather (x, n)
+            longer = Add (sum, item)
+            one = Constant <value_int = 1> ()
+            next = Add (n, one)
+            last = Constant <value_int = 8> ()
+            left = Less (next, last)
+            big = ReduceMax <keepdims = 0> (longer)
+            small = Less (big, limit)
+            again = And (left, small)
+        }}>
+    }}"""
+    feeds = {"x": np.arange(1, 9, dtype=np.float32), "limit": np.array(limit, np.float32)}
+    (expected,) = run_onnxruntime(parser.parse_model(_HEADER + text), feeds)
+    np.testing.assert_array_equal(_run(text, tmp_path, feeds)["y"], expected)
 
 
 def test_indices_across_memory(tmp_path: Path) -> None:

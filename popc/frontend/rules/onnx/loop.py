@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from math import inf
 from typing import Final
@@ -102,7 +103,8 @@ def import_loop(node: Node, form: LoopForm) -> list[Value]:
     """Import a run-time loop if the body allows it, else unroll it."""
     may_unroll = _may_unroll(node, form)
     if may_unroll and form.is_counted and _all_known(node, form.states):
-        return _unroll(node, form)
+        with suppress(DataDependent):  # what is read from outside may decide when it ends
+            return _unroll(node, form)
     try:
         return _runtime_loop(node, form, isolated=may_unroll, collects=not may_unroll)
     except (DataDependent, ModelError) as error:

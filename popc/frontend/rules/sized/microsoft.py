@@ -47,6 +47,34 @@ def _convolution(node: SizedNode) -> RuleResult:
     return windows.RULES["Conv"](node)
 
 
+def _dynamic_product(node: SizedNode) -> Value:
+    """Rows are quantised by the range of them all, which holds 0: padding becomes that."""
+    x, others = node.first_sized()
+    if x.counts[-1] is not None or node.input(1).type.rank != 2:
+        raise node.refuse("takes sizes that data decides for rows of its first operand only")
+    (result,) = node.plain([node.masked(x, 0), *others])
+    return node.value_of(result, (*x.counts[:-1], None))
+
+
+def _normalised_sum(node: SizedNode) -> list[Value | None]:
+    """Each row of a sum by itself."""
+    tensors, counts = spread.spread_together(node, node.operands())
+    if counts[-1] is not None:
+        raise node.refuse("takes sizes that data decides in front of its last axis only")
+    results = node.plain_or_none(tensors)
+    return [None if result is None else node.value_of(result, counts) for result in results]
+
+
+def _gathered_rows(node: SizedNode) -> Value:
+    """Padding among the indices becomes 0, which every table has."""
+    table, index, *others = node.operands()
+    if table is None or index is None or any(o is not None and any(o.counts) for o in others):
+        raise node.refuse("takes sizes that data decides for its indices only")
+    scales = [None if other is None else other.padded for other in others]
+    (result,) = node.plain([table.padded, node.masked(index, 0), *scales])
+    return node.value_of(result, (*index.counts, None))
+
+
 RULES: Final[dict[str, SizedRule]] = {
     **dict.fromkeys(
         (
@@ -55,9 +83,16 @@ RULES: Final[dict[str, SizedRule]] = {
         ),
         spread.RULES["QuantizeLinear"],
     ),
+    "DynamicQuantizeMatMul": _dynamic_product,
     "FusedConv": _convolution,
     "FusedGemm": spread.RULES["Gemm"],
     "FusedMatMul": _product,
+    "GatherBlockQuantized": _gathered_rows,
+    "MatMulIntegerToFloat": spread.rows_by_matrix(1),
+    "MatMulNBits": spread.rows_by_matrix(1, rank=3),
+    "QGemm": spread.rows_by_matrix(3),
     "QLinearAdd": _of_quantised_pair,
     "QLinearMul": _of_quantised_pair,
+    "SkipLayerNormalization": _normalised_sum,
+    "SkipSimplifiedLayerNormalization": _normalised_sum,
 }

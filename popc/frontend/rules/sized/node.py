@@ -89,8 +89,16 @@ class SizedNode(Node):
 
     def plain(self, inputs: Sequence[Tensor | None]) -> list[Tensor]:
         """The results of the operator on operands of known size."""
+        results = self.plain_or_none(inputs)
+        found = [result for result in results if result is not None]
+        if len(found) != len(results):
+            raise DataDependent(f"{self.op_type}: does not keep sizes that data decides")
+        return found
+
+    def plain_or_none(self, inputs: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """The same of operators that may leave out results that nobody reads."""
         results = self._apply(inputs)
-        found = [result for result in results if isinstance(result, Tensor)]
+        found = [result for result in results if result is None or isinstance(result, Tensor)]
         if len(found) != len(results):
             raise DataDependent(f"{self.op_type}: does not keep sizes that data decides")
         return found

@@ -10,7 +10,7 @@ from popc.frontend.values import SizedValue, Value
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 
-__all__ = ["RULES", "along_axis", "spread_together"]
+__all__ = ["RULES", "along_axis", "rows_by_matrix", "spread_together"]
 
 
 def spread_together(
@@ -171,13 +171,22 @@ def _quantize_by_range(node: SizedNode) -> list[Value]:
     return [node.value_of(result, x.counts), scale, zero_point]
 
 
-def _matmul_of_bytes(node: SizedNode) -> Value:
-    """Rows of the first factor, in as many batches."""
-    x, others = node.first_sized()
-    if x.counts[-1] is not None or node.input(1).type.rank != 2:
-        raise node.refuse("takes sizes that data decides for rows of its first operand only")
-    (result,) = node.plain([x.padded, *others])
-    return node.value_of(result, (*x.counts[:-1], None))
+def rows_by_matrix(place: int, rank: int = 2) -> SizedRule:
+    """A rule for products of rows, in as many batches as there are, by one matrix.
+
+    It is the operand at ``place``, of as many dimensions as ``rank`` says.
+    """
+
+    def rule(node: SizedNode) -> Value:
+        x, others = node.first_sized()
+        if x.counts[-1] is not None or node.integer("transA", 0):
+            raise node.refuse("takes sizes that data decides for rows of its first operand only")
+        if node.input(place).type.rank != rank:
+            raise node.refuse("takes sizes that data decides for products by one matrix only")
+        (result,) = node.plain([x.padded, *others])
+        return node.value_of(result, (*x.counts[:-1], None))
+
+    return rule
 
 
 def _identity(node: SizedNode) -> Value:
@@ -210,8 +219,9 @@ RULES: Final[dict[str, SizedRule]] = {
     "LayerNormalization": _before_axis(-1),
     "LpNormalization": _before_axis(-1),
     "MatMul": _matmul,
-    "MatMulInteger": _matmul_of_bytes,
+    "MatMulInteger": rows_by_matrix(1),
     "OneHot": _one_hot,
+    "QLinearMatMul": rows_by_matrix(3),
     "QuantizeLinear": _quantize,
     "RMSNormalization": _before_axis(-1),
 }
