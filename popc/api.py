@@ -11,6 +11,7 @@ from popc.archive import Archive, Content, build_archive
 from popc.collector import without_collector
 from popc.compiler import Compiled, Planned, compile_program, plan_program
 from popc.frontend import ModelSource
+from popc.ir import dissolve
 from popc.ops.shared import sharing
 from popc.progress import UNWATCHED, OnProgress, Watch
 from popc.reporting.budget import check_budget
@@ -62,9 +63,18 @@ def compile_requests(
     first = requests.programs[0]
     check_target(first.options)
     with without_collector(), sharing() if len(requests.programs) > 1 else nullcontext():
-        loaded = first.load(watch)
-        compiled = [compile_program(request, loaded, watch) for request in requests.programs]
-        return archive_of_requests(requests, compiled, watch, against)
+        return _compile(requests, watch, against)
+
+
+def _compile(requests: Requests, watch: Watch, against: str | os.PathLike[str] | None) -> Archive:
+    """See `compile_requests`.  What is there meanwhile is gone when this returns."""
+    loaded = requests.programs[0].load(watch)
+    compiled = [compile_program(request, loaded, watch) for request in requests.programs]
+    archive = archive_of_requests(requests, compiled, watch, against)
+    if watch.on_graph is None:  # nobody else has seen the graphs
+        for program in compiled:
+            dissolve(program.planned.graph)
+    return archive
 
 
 def archive_of_requests(

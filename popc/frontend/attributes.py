@@ -21,7 +21,10 @@ def decode_attributes(
     proto: onnx.NodeProto, domain: str, version: int, base_dir: str
 ) -> Mapping[str, OnnxAttribute]:
     """The attributes of a node by name; absent ones have the default of the operator's schema."""
-    attributes = dict(_schema_defaults(proto.op_type, domain, version))
+    defaults = _schema_defaults(proto.op_type, domain, version)
+    if not proto.attribute:
+        return defaults
+    attributes = dict(defaults)
     for attribute in proto.attribute:
         if not attribute.ref_attr_name:
             attributes[attribute.name] = _decode(attribute, base_dir)

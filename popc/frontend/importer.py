@@ -109,7 +109,7 @@ class GraphImporter(OpenGraph):
         if operator is not None:
             own = Node(self, proto.op_type, domain, version, name, inputs, proto.output, {})
             return import_custom(operator, own, attributes)
-        kinds = frozenset(map(type, inputs))
+        kinds = list(map(type, inputs))
         if TextValue in kinds:
             moved = moved_words(self, proto, name, inputs)
             if moved is not None:
@@ -238,7 +238,9 @@ class GraphImporter(OpenGraph):
         self.define(name, value)
         if isinstance(value, SizedValue):
             value = value.padded
-        elif isinstance(value, TextValue | TableValue):
-            value = value.numbers if isinstance(value, TextValue) else value.rows
+        elif isinstance(value, TextValue):
+            value = value.numbers
+        elif isinstance(value, TableValue):
+            value = value.rows
         if isinstance(value, Tensor) and value.producer is not None and name:
             self.graph.rename(value, abbreviated(name))

@@ -67,7 +67,7 @@ class Node:
         self.inputs = list(inputs)
         self.output_names = list(output_names)
         self._settings: OpSettings | None = None  # of ops without a cut
-        self.attributes = {
+        self.attributes: Mapping[str, OnnxAttribute] = attributes and {
             name: value for name, value in attributes.items() if may_read(domain, op_type, name)
         }
 
@@ -100,6 +100,8 @@ class Node:
     def input(self, index: int) -> Tensor:
         """A required tensor operand."""
         value = self.value(index)
+        if type(value) is Tensor:  # as it is for the most part
+            return value
         if isinstance(value, OptionalValue) and value.value is not None:
             value = value.value
         if isinstance(value, TextValue):

@@ -56,8 +56,9 @@ class Scope:
         """The value of ``name`` in this scope or the ones around it."""
         scope: Scope | None = self
         while scope is not None:
-            if name in scope.values:
-                return scope.values[name]
+            value = scope.values.get(name)
+            if value is not None:
+                return value
             scope = scope.parent
         return None
 
@@ -106,10 +107,10 @@ class OpenGraph(ABC):
             ModelError: nothing of that name has been defined, or it cannot be computed.
         """
         found = self.scope.find(name)
-        if isinstance(found, Unavailable):
-            raise ModelError(found.reason)
-        if found is not None:
+        if found is not None and not isinstance(found, Unavailable):
             return found
+        if found is not None:
+            raise ModelError(found.reason)
         if self.parent is None:
             raise ModelError(f"value {name!r} is read but never defined")
         value = self.capture(self.parent.lookup(name))

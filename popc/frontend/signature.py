@@ -49,8 +49,9 @@ class _Signature:
     fewest: int
     last_repeats: bool
 
-    def formal(self, index: int) -> _Formal:
-        return self.formals[min(index, len(self.formals) - 1)]
+    def formals_of(self, count: int) -> tuple[_Formal, ...]:
+        """The formals of so many inputs."""
+        return self.formals[:count] + self.formals[-1:] * (count - len(self.formals))
 
 
 def check_signature(
@@ -78,8 +79,8 @@ def check_signature(
     if count < signature.fewest:
         raise ModelError(f"{op_type} needs {signature.fewest} inputs, but {count} are given")
     bound: dict[str, tuple[int, DType]] = {}
-    for index in range(count):
-        _check_input(signature.formal(index), index, inputs[index], bound)
+    for index, formal in enumerate(signature.formals_of(count)):
+        _check_input(formal, index, inputs[index], bound)
 
 
 def _has_eight_bits(value: Value | None) -> bool:

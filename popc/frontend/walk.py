@@ -177,5 +177,5 @@ def needed_nodes(
     for node in reversed(nodes):
         if not names.isdisjoint(node.output) or _has_effect(node, bodies):
             kept.append(node)
-            names.update(reads(node))
+            names.update(reads(node) if node.attribute else filter(None, node.input))
     return kept[::-1], names

@@ -1,6 +1,7 @@
 """The intermediate representation: graphs of ops over typed tensors.  It knows no op by name."""
 
 from popc.ir.dot import format_dot
+from popc.ir.ending import dissolve
 from popc.ir.graph import Graph, Op, Tensor
 from popc.ir.names import free_name, names_of_graphs
 from popc.ir.ordering import OrderedPair, Ordering, order_closely
@@ -26,6 +27,7 @@ __all__ = [
     "TensorKind",
     "TensorType",
     "VariableRole",
+    "dissolve",
     "format_dot",
     "format_graph",
     "free_name",

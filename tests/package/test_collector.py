@@ -8,8 +8,11 @@ import subprocess
 import sys
 
 import pytest
+from onnx import TensorProto, helper
 
+import popc
 from popc.collector import without_collector
+from popc.ir import Graph, Op
 
 
 @pytest.mark.parametrize("was_enabled", [True, False])
@@ -25,6 +28,34 @@ def test_the_collector_is_as_before_afterwards(*, was_enabled: bool) -> None:
         assert gc.isenabled() is was_enabled
     finally:
         (gc.enable if before else gc.disable)()
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_graphs_are_gone_without_the_collector_unless_somebody_has_seen_them(
+    *, is_seen: bool
+) -> None:
+    seen: list[Graph] = []
+    before = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        known = set(map(id, gc.get_objects()))
+        look = (lambda _, graph, __: seen.append(graph)) if is_seen else None
+        popc.compile(_model(), on_graph=look)
+        left = [op for op in gc.get_objects() if isinstance(op, Op) and id(op) not in known]
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert len(left) == (3 if is_seen else 0)  # a load, the softmax, a store
+    assert [len(graph.ops) for graph in seen[-1:]] == [3] * is_seen
+
+
+def _model() -> bytes:
+    nodes = [helper.make_node("Softmax", ["x"], ["y"])]
+    (x, y) = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xy")
+    graph = helper.make_graph(nodes, "one", [x], [y])
+    opsets = [helper.make_opsetid("", 17)]
+    model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return model
 
 
 _VARIABLE = "OPENBLAS_THREAD_TIMEOUT"

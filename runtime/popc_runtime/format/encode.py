@@ -97,7 +97,7 @@ class _Encoder:
         }
         self._has_arguments = False
         self._strings: dict[str, int] = {}
-        self._values: dict[object, int] = {}
+        self._values: dict[str, int] = {}
         self._sets: dict[tuple[tuple[int, int], ...], int] = {}
 
     def fields(self) -> dict[str, Packable]:
@@ -198,9 +198,9 @@ class _Encoder:
         return self._strings.setdefault(text, len(self._strings))
 
     def _attribute_set(self, attributes: Attributes) -> int:
-        key = tuple(
-            [(self._string(name), self._value(value)) for name, value in sorted(attributes.items())]
-        )
+        # Sorted names of one attribute, or of none, are these.
+        items = sorted(attributes.items()) if len(attributes) > 1 else attributes.items()
+        key = tuple([(self._string(name), self._value(value)) for name, value in items])
         if key not in self._sets:
             self._sets[key] = len(self._sets)
             self._add("set_count", len(key))
@@ -209,16 +209,18 @@ class _Encoder:
         return self._sets[key]
 
     def _value(self, value: Attribute) -> int:
-        kind = _kind_of(value)
-        elements: tuple[int | float | str, ...] = value if isinstance(value, tuple) else (value,)
         # repr tells 0.0 from -0.0 and from 0, and gives back every bit of a float.
-        key = (kind, tuple(map(repr, elements)))
-        if key not in self._values:
-            self._values[key] = len(self._values)
+        key = repr(value)
+        known = self._values.get(key)
+        if known is None:
+            known = self._values[key] = len(self._values)
+            kind = _kind_of(value)
+            elements: tuple[int | float | str, ...]
+            elements = value if isinstance(value, tuple) else (value,)
             self._add("value_kind", kind)
             self._add("value_count", len(elements))
             self._elements(kind, elements)
-        return self._values[key]
+        return known
 
     def _elements(self, kind: AttributeKind, elements: Iterable[int | float | str]) -> None:
         if kind in {AttributeKind.INTEGER, AttributeKind.INTEGERS}:

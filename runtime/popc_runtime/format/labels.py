@@ -40,18 +40,25 @@ def text_written_out(programs: Mapping[str, Block]) -> int:
 
     ``programs`` call each other, but never in a circle.
     """
-    known: dict[str, _Text] = {}
-
-    def of(name: str) -> _Text:
-        if name not in known:
-            known[name] = _text_of(programs[name], of)
-        return known[name]
-
-    texts = map(of, programs)
+    texts = map(_Texts(programs).of, programs)
     return sum(
         fixed + sum(count * len(_label(number, ())) for number, count in counts.items())
         for fixed, counts in texts
     )
+
+
+class _Texts:
+    """The texts of programs, found when they are asked for."""
+
+    def __init__(self, programs: Mapping[str, Block]) -> None:
+        self._programs = programs
+        self._known: dict[str, _Text] = {}
+
+    def of(self, name: str) -> _Text:
+        """The text of one program."""
+        if name not in self._known:
+            self._known[name] = _text_of(self._programs[name], self.of)
+        return self._known[name]
 
 
 def _text_of(block: Block, of: Callable[[str], _Text]) -> _Text:
@@ -64,6 +71,9 @@ def _text_of(block: Block, of: Callable[[str], _Text]) -> _Text:
             counts[number] = counts.get(number, 0) + times * count
 
     for item in block:
+        if isinstance(item, Instruction) and not item.attributes and "{" not in item.name:
+            fixed += len(item.name)
+            continue
         for name in _names(item):
             add(_measure(name))
         for body in _bodies(item):

@@ -139,6 +139,7 @@ class _Programs:
         self._constants = {
             number for number, slot in enumerate(image.slots) if slot.region is Region.CONSTANT
         }
+        self._has_parameters = any(slot.region is Region.PARAMETER for slot in image.slots)
         self._extents: dict[str, _Extent] = {}
         self._needs: dict[str, dict[int, _Need]] = {}
         self._current: dict[int, _Need] = {}  # needs of the program that is being walked
@@ -240,10 +241,11 @@ class _Programs:
         self._operands(item.outputs, item)
         if not self._constants.isdisjoint(item.outputs):
             raise ValueError(f"{item.opcode} {item.name!r:.80} writes to a constant")
-        for number in item.inputs:
-            self._use(number)
-        for number in item.outputs:
-            self._use(number, written=True)
+        if self._has_parameters:
+            for number in item.inputs:
+                self._use(number)
+            for number in item.outputs:
+                self._use(number, written=True)
 
     def _operands(self, operands: Sequence[int], item: Instruction) -> None:
         if operands and not (min(operands) >= -1 and max(operands) < self._slot_count):
