@@ -69,11 +69,13 @@ def _bound_end(problem: OrderingProblem) -> int:
     made = (*problem.initial, *chain.from_iterable(problem.makes))
     staying = problem.base + sum([weights[buffer] for buffer in made if stays[leaders[buffer]]])
     members, successors = problem.members, problem.successors
-    last = [
-        node
-        for node, others in enumerate(successors)
-        if members[node] and not (others and any(members[other] for other in others))
-    ]
+    last = [node for node, others in enumerate(successors) if members[node] and not others]
+    if () in members:  # barriers, which take no time
+        last = [
+            node
+            for node, others in enumerate(successors)
+            if members[node] and not any(members[other] for other in others)
+        ]
     ends = {leader for node in last for leader in problem.reads[node] if not stays[leader]}
     parts: dict[int, list[int]] = {leader: [] for leader in ends}
     for buffer in made:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from popc.ir import Op
 from popc.ops.aliases import Aliases
-from popc.ops.constraints import Barrier, Node, Precedence
+from popc.ops.constraints import Node, Precedence
 from popc.schedule.footprint import Footprint, Part, Succession, find_footprint
 from popc.schedule.problem import OrderingProblem, order_topologically
 
@@ -48,13 +48,13 @@ def _assemble(
     numbers: dict[Node, int],
 ) -> OrderingProblem:
     is_needed = _find_needed(footprint).__getitem__
-    barriers = [node for node in numbers if isinstance(node, Barrier)]
-    nothing: list[tuple[()]] = [()] * len(barriers)
+    barriers = len(numbers) - len(part.ops)
+    nothing: list[tuple[()]] = [()] * barriers
     problem = OrderingProblem(
-        members=[(number,) for number in range(len(part.ops))] + [()] * len(barriers),
+        members=[(number,) for number in range(len(part.ops))] + [()] * barriers,
         successors=links.successors,
         waiting=[precedence.waiting[node] for node in numbers],
-        ranks=_ranks(part.ops) + [0] * len(barriers),
+        ranks=_ranks(part.ops) + [0] * barriers,
         ties=[
             (numbers[pair.first], numbers[pair.second])
             for pair in part.graph.ordering
@@ -66,7 +66,7 @@ def _assemble(
         stays=footprint.stays,
         reads=[*map(tuple, footprint.reads), *nothing],
         makes=[*(tuple(filter(is_needed, made)) for made in footprint.makes), *nothing],
-        rise=footprint.rise + [0] * len(barriers),
+        rise=footprint.rise + [0] * barriers,
         takes=[*map(tuple, footprint.takes), *nothing],
         initial=tuple(filter(is_needed, footprint.initial)),
         floor=sum(footprint.weights[buffer] for buffer in footprint.initial),

@@ -164,10 +164,12 @@ class Chooser:
             moves=self._options.swap_limit_scheduler,
             keeps_peak=False,
             is_first_look=is_first_look,
+            looked=start.looked,
         )
         name = start.name.removesuffix(_SHIFTED) + _SHIFTED
         cost = measure(problem, shifted.order)
-        return _Found(name, shifted.order, cost, shifted.work, shifted.is_settled)
+        facts = (shifted.work, shifted.is_settled, shifted.looked)
+        return _Found(name, shifted.order, cost, *facts)
 
     def _descent_work(self, problem: OrderingProblem) -> int:
         """The work that local search may do in all."""
@@ -178,7 +180,7 @@ class Chooser:
         best = min(found, key=lambda candidate: candidate.cost)
         effort = Effort(self._options.scheduler_work_limit // 4, self._is_late)
         order = lower_by_windows(problem, best.order, lower, effort)
-        return _Found("windows", order, measure(problem, order))
+        return _Found("windows", order, measure(problem, order), looked=best.looked)
 
     def _candidate(self, problem: OrderingProblem, algorithm: Algorithm) -> _Found:
         order = self.make(problem, algorithm)
@@ -213,7 +215,9 @@ class Chooser:
         best = min(found, key=lambda candidate: candidate.cost)
         work = 0 if best.is_settled else work
         effort, moves = Effort(work, self._is_late), self._options.swap_limit_scheduler
-        shifted = descend(problem, best.order, effort, moves=moves, keeps_peak=True)
+        shifted = descend(
+            problem, best.order, effort, moves=moves, keeps_peak=True, looked=best.looked
+        )
         return ChosenOrder(
             tuple(problem.expand(shifted.order)),
             tuple(Candidate(candidate.name, candidate.cost) for candidate in found),
@@ -228,13 +232,14 @@ class Chooser:
 
 
 class _Found(NamedTuple):
-    """A candidate; the work that it took, and whether local search is done with it."""
+    """A candidate; the work that it took, and how far local search has come with it."""
 
     name: str
     order: Sequence[int]
     cost: Cost
     work: int = 0
     is_settled: bool = False
+    looked: int = 0
 
 
 _SHIFTED: Final = ", shifted"

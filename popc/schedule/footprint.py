@@ -207,7 +207,7 @@ class _Finder:
     def takeovers(self, number: int, op: Op) -> list[Takeover]:
         """The memory that op ``number`` saves if operands die in its step."""
         weights, lying = self.found.weights, self.lying[number]
-        if loop_body(op) is not None:
+        if op.subgraphs and loop_body(op) is not None:
             pairs = [(state.operand, state.result) for state in loop_states(op)]
             return [
                 Takeover(weights[buffer], (buffer,))
@@ -218,7 +218,9 @@ class _Finder:
             return []
         buffers: list[int] = []
         wanted = overwritable(op)
-        in_step = OPS[op.op_type].inplace if wanted else ()
+        if not wanted:
+            return []
+        in_step = OPS[op.op_type].inplace
         for index in wanted:
             if index < len(lying):
                 buffer = self._takeable(op, lying, index, op.output, in_step)

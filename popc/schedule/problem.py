@@ -148,13 +148,12 @@ class OrderingProblem:
 def order_topologically(successors: Sequence[Iterable[int]]) -> list[int]:
     """Nodes before their successors; those of cycles are left out, and what follows them."""
     waiting = [0] * len(successors)
-    for others in successors:
-        for other in others:
-            waiting[other] += 1
+    for other in chain.from_iterable(successors):
+        waiting[other] += 1
     order = [node for node, count in enumerate(waiting) if count == 0]
     for node in order:  # grows while it is walked
         for other in successors[node]:
-            waiting[other] -= 1
-            if waiting[other] == 0:
+            left = waiting[other] = waiting[other] - 1
+            if left == 0:
                 order.append(other)
     return order

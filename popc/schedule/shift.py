@@ -25,8 +25,7 @@ from popc.schedule.problem import OrderingProblem
 
 __all__ = ["ShiftLimits", "Shifted", "descend", "shift_blocks", "shift_by_definition"]
 
-_NARROW: Final = (16,)  # what is near is tried first: it costs little, and gains most
-_WIDE: Final = (64, 256)
+_WINDOWS: Final = (16, 64, 256)  # what is near is tried first: it costs little, and gains most
 
 _SEED: Final = 1  # any number will do: what is tried is the same on every run
 
@@ -46,12 +45,20 @@ class ShiftLimits(NamedTuple):
 
 
 class Shifted(NamedTuple):
-    """An order, the moves and the work that it took, and whether no move is left that gains."""
+    """An order, and how it was found.
+
+    Attributes:
+        moves, work: The moves that have been made, and the work that it took.
+        is_settled: Whether no move is left that gains.
+        looked: In so many windows, the narrowest first, every move had been tried before what was
+            moved in the next one.
+    """
 
     order: tuple[int, ...]
     moves: int
     work: int
     is_settled: bool = False
+    looked: int = 0
 
 
 def descend(
@@ -62,21 +69,25 @@ def descend(
     moves: int,
     keeps_peak: bool,
     is_first_look: bool = False,
+    looked: int = 0,
 ) -> Shifted:
     """Improve ``order`` in windows of growing size; the peak may rise if it is not to be kept.
 
-    A first look leaves the wider windows out.
+    A first look leaves the wider windows out; a later one goes on where one has ended that has
+    ``looked`` in so many: wider ones have the moves of the narrower, and cost less for each gain.
     """
-    found = Shifted(tuple(order), 0, 0)
-    for window in _NARROW if is_first_look else (*_NARROW, *_WIDE):
+    found = Shifted(tuple(order), 0, 0, looked=looked)
+    for window in _WINDOWS[:1] if is_first_look else _WINDOWS[min(looked, len(_WINDOWS) - 1) :]:
         limits = ShiftLimits(moves - found.moves, keeps_peak, window)
         if limits.moves <= 0 or effort.is_spent(found.work):
             return found._replace(is_settled=False)
         left = effort.part(1, found.work)
         shifted = shift_blocks(problem, found.order, left, limits)
         moved, worked = found.moves + shifted.moves, found.work + shifted.work
-        is_settled = window == _WIDE[-1] or window >= len(order)
-        found = Shifted(shifted.order, moved, worked, is_settled)
+        is_settled = window == _WINDOWS[-1] or window >= len(order)
+        is_over = moved >= moves or effort.is_spent(worked)
+        done = looked if is_over else _WINDOWS.index(window) + 1
+        found = Shifted(shifted.order, moved, worked, is_settled, max(found.looked, done))
         if window >= len(order):
             break
     is_done = found.moves < moves and not effort.is_spent(found.work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -353,6 +354,16 @@ def test_windows_of_growing_size_share_one_effort() -> None:
     assert few.moves == 3
     totals = [measure(problem, found.order).total for found in (whole, part, few)]
     assert totals == sorted(set(totals))
+
+
+def test_a_later_look_goes_on_where_an_earlier_one_has_ended() -> None:
+    problem = make_problem("scattered", 80, seed=2)
+    look = partial(descend, problem, effort=_ENDLESS, moves=1 << 40, keeps_peak=False)
+    first = look(order=kahn_order(problem, TieBreaker.FIFO), is_first_look=True)
+    assert (first.looked, first.is_settled) == (1, False)
+    later = look(order=first.order, looked=first.looked)
+    assert later.is_settled
+    assert look(order=later.order).moves == 0  # narrow windows have nothing that wide ones lack
 
 
 # -- priorities ------------------------------------------------------------------------------------
