@@ -22,7 +22,7 @@ find "$sources/kernels" -name '*.c' | sort | while read -r file; do
     object=$objects/$(basename "$(dirname "$file")")_$(basename "$file" .c).o
     [ "$object" -nt "$file" ] || echo "$CC $CFLAGS $base $kernel -w -c $file -o $object"
 done | xargs -r -P "${JOBS:-2}" -I{} sh -c '{}'
-for name in program pool processor trial; do
+for name in program landings pool cores processor trial; do
     $CC $CFLAGS $base -c "$sources/$name.c" -o "$objects/core_$name.o"
 done
 

@@ -14,7 +14,10 @@ from sysconfig import get_platform
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-CORE = ("module", "direct", "processor", "program", "trial", "pool", "cores", "sha256")
+CORE = (
+    *("module", "direct", "processor", "program", "landings"),
+    *("trial", "pool", "cores", "sha256"),
+)
 FLAGS = [
     *("-std=gnu11", "-fvisibility=hidden", "-Wall", "-Wextra"),
     *("-Wno-unknown-pragmas", "-Wno-pass-failed"),

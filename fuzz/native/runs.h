@@ -20,7 +20,8 @@ static inline void run_briefly(
     int64_t nanoseconds) {
     ProgramError error;
     int64_t which;
-    Program *program = program_new(words, count, families, 1, go_on, NULL, &error, &which);
+    Program *program =
+        program_new((Words){words, count}, (Words){0}, families, 1, go_on, NULL, &error, &which);
     if (!program) return;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

@@ -1,6 +1,7 @@
-// Runs of a program on numpy's arrays in one call: inputs are looked at and copied to the device, and
-// results come in new arrays, or in those of the caller.  What is not exactly as the program wants it
-// is left to Python, which converts it, or says what is wrong.
+// Runs of a program on numpy's arrays in one call: inputs are looked at, and copied to the device
+// unless all kernels read them where they are (landings.h); results come in new arrays, or in those of
+// the caller.  What is not exactly as the program wants it is left to Python, which converts it, or
+// says what is wrong.
 #include "objects.h"
 
 #include <string.h>
@@ -13,6 +14,7 @@ typedef struct {
     PyObject *arguments;  // of an output: what `empty` makes an array of
     char *memory;  // of the device
     Py_ssize_t bytes;
+    Py_ssize_t landing;  // of an input that is read where it is; else -1
     int rank;
     Py_ssize_t *dims;
 } Port;
@@ -52,16 +54,18 @@ static int read_dims(Port *port, PyObject *shape) {
     return 0;
 }
 
-// (name, step, memory, format, shape, arguments of `empty`)
+// (name, step, memory, format, shape, arguments of `empty`, number of the landing or -1)
 static int read_port(DirectObject *direct, Py_ssize_t number, PyObject *given) {
     Port *port = &direct->ports[number];
     PyObject *name, *format, *shape, *arguments;
     Py_ssize_t step;
     Py_buffer memory;
     if (!PyArg_ParseTuple(
-            given, "Unw*SO!O!", &name, &step, &memory, &format, &PyTuple_Type, &shape,
-            &PyTuple_Type, &arguments))
+            given, "Unw*SO!O!n", &name, &step, &memory, &format, &PyTuple_Type, &shape,
+            &PyTuple_Type, &arguments, &port->landing))
         return -1;
+    if (!landing_is_free(program_landings(direct->program->program), port->landing))
+        port->landing = -1;
     port->memory = memory.buf;  // which the program keeps
     port->bytes = memory.len;
     PyBuffer_Release(&memory);
@@ -170,15 +174,19 @@ static int move(void *context, int64_t step) {
     const Py_ssize_t number = direct->by_step[step];
     const Port *port = &direct->ports[number];
     char *array = transfer->buffers[number].buf;
-    if (number < direct->inputs)
-        memcpy(port->memory, array, (size_t)port->bytes);
-    else
+    if (number >= direct->inputs) {
         memcpy(array, port->memory, (size_t)port->bytes);
+    } else if (port->landing >= 0) {
+        landing_move(program_landings(direct->program->program), port->landing, array);
+    } else {
+        memcpy(port->memory, array, (size_t)port->bytes);
+    }
     return 0;
 }
 
 // Takes the memory of an array of the caller's.  False if it is none of the type and shape of the port,
-// without gaps, or if there is an exception.
+// without gaps and aligned to its elements (else numpy's format has a prefix), or if there is an
+// exception.
 static bool take_array(
     const DirectObject *direct, const Port *port, PyObject *array, int flags, Py_buffer *buffer) {
     if (!array || (PyObject *)Py_TYPE(array) != direct->array_type ||
@@ -254,7 +262,12 @@ static bool take_results(
 }
 
 // What `fail` raises for the record that stopped the program.
-static void raise_failure(const DirectObject *direct, int64_t failed) {
+static void raise_failure(const DirectObject *direct, const Py_buffer *buffers, int64_t failed) {
+    // Whoever looks for its reason finds in the memory of the device what kernels have read.
+    for (Py_ssize_t number = 0; number < direct->inputs; number++) {
+        const Port *port = &direct->ports[number];
+        if (port->landing >= 0) memcpy(port->memory, buffers[number].buf, (size_t)port->bytes);
+    }
     PyObject *result = PyObject_CallFunction(
         direct->fail, "Li", (long long)(failed - 1),
         (int)program_failure(direct->program->program));
@@ -272,7 +285,7 @@ static PyObject *run_on_arrays(
     if (fits) {
         Transfer transfer = {{NULL}, direct, buffers};
         failed = run_object(direct->program, direct->threads, 0, move, &transfer.caller);
-        if (failed > 0) raise_failure(direct, failed);
+        if (failed > 0) raise_failure(direct, buffers, failed);
     }
     while (taken.count > 0) PyBuffer_Release(&buffers[--taken.count]);
     if (fits && !failed) return results;
@@ -302,7 +315,20 @@ static PyObject *direct_run(PyObject *self, PyObject *const *args, Py_ssize_t co
     return results;
 }
 
+// lent(): names of the inputs that runs read where they are.
+static PyObject *direct_lent(PyObject *self, PyObject *unused) {
+    (void)unused;
+    const DirectObject *direct = (DirectObject *)self;
+    PyObject *names = PyList_New(0);
+    for (Py_ssize_t number = 0; names && number < direct->inputs; number++) {
+        const Port *port = &direct->ports[number];
+        if (port->landing >= 0 && PyList_Append(names, port->name)) Py_CLEAR(names);
+    }
+    return names;
+}
+
 static PyMethodDef direct_methods[] = {
+    {"lent", direct_lent, METH_NOARGS, "lent(): inputs that runs read where they are."},
     {"run", (PyCFunction)(void (*)(void))direct_run, METH_FASTCALL,
      "run(inputs, out): the results by name, or None."},
     {NULL, NULL, 0, NULL},

@@ -12,11 +12,23 @@ typedef struct {
     char *own[MAX_THREADS];  // the same for each thread
 } Run;
 
-// What a kernel asks for when it is prepared.
+enum { MOST_READS = 8 };
+
+// What a kernel asks for when it is prepared, and what it says of its state.
 typedef struct {
     int64_t shared;  // bytes that all threads see
     int64_t own;  // bytes for each thread
+    int reads;
+    void *places[MOST_READS];  // see `reads_anywhere`
 } Needs;
+
+// `place` is that of a pointer in the state, to an operand that is only read: each run may have it
+// elsewhere, with elements at multiples of their size, and nothing else in the state follows from
+// it.  Memory of callers may change at any time, so what says where to read or to write is no such
+// operand, nor what has to be the same when it is read again.
+static inline void reads_anywhere(Needs *needs, void *place) {
+    if (needs->reads < MOST_READS) needs->places[needs->reads++] = place;
+}
 
 // The numbers are known to popc_runtime/native/program.py.
 typedef enum { OK = 0, NO_MEMORY = 1, INDEX_OUTSIDE = 2, TIMED_OUT = 3 } Failure;

@@ -153,22 +153,26 @@ static PyObject *program_make(PyTypeObject *type, PyObject *args, PyObject *keyw
         PyErr_SetString(PyExc_TypeError, "Program takes no keywords");
         return NULL;
     }
-    const char *variant;
+    const char *variant, *landings = NULL;
     Py_buffer words;
+    Py_ssize_t landing_bytes = 0;
     PyObject *calls, *kept;
     int threads = 1;
     if (!PyArg_ParseTuple(
-            args, "sy*O!O|i", &variant, &words, &PyTuple_Type, &calls, &kept, &threads))
+            args, "sy*O!O|iy#", &variant, &words, &PyTuple_Type, &calls, &kept, &threads, &landings,
+            &landing_bytes))
         return NULL;
     ProgramError error = PROGRAM_MALFORMED;
     int64_t which = -1;
     Program *program = NULL;
     const Kernel *const *families = families_of(variant);
-    const int64_t count = words.len / (Py_ssize_t)sizeof(int64_t);
+    const int64_t size = sizeof(int64_t);
+    const Words own = {words.buf, words.len / size};
+    const Words places = {(const int64_t *)(const void *)landings, landing_bytes / size};
     if (families) {
         Caller caller = {PyEval_SaveThread()};
         program =
-            program_new(words.buf, count, families, threads, poll_signals, &caller, &error, &which);
+            program_new(own, places, families, threads, poll_signals, &caller, &error, &which);
         PyEval_RestoreThread(caller.thread);
     }
     PyBuffer_Release(&words);
@@ -262,7 +266,7 @@ static PyType_Slot program_slots[] = {
     {Py_tp_traverse, program_traverse},
     {Py_tp_clear, program_clear},
     {Py_tp_methods, program_methods},
-    {Py_tp_doc, "Program(variant, records, calls, kept, threads=1)"},
+    {Py_tp_doc, "Program(variant, records, calls, kept, threads=1, landings=b'')"},
     {0, NULL},
 };
 

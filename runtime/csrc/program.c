@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "landings.h"
 #include "trial.h"
 #include "watch.h"
 
@@ -26,6 +27,7 @@ typedef struct {
 
 // What is known of a kernel's node while the program is made.
 typedef struct {
+    const int64_t *words;
     Params params;
     Needs needs;
     ProgramError error;
@@ -44,6 +46,7 @@ struct Program {
     int own_threads;
     bool measure;
     Trial trial;
+    Landings landings;
     // of the current run
     Run run;
     CallbackFn callback;
@@ -147,6 +150,7 @@ static ProgramError add_record(Program *program, Params *params) {
     if (node->kind >= 0) {
         node->kernel = find_kernel(program->families, node->kind);
         program->preparations[index].params = own;
+        program->preparations[index].words = own.at;
         if (!node->kernel) return PROGRAM_MALFORMED;
     } else if (node->kind == CALLBACK) {
         node->step = next_int(&own);
@@ -155,9 +159,13 @@ static ProgramError add_record(Program *program, Params *params) {
         node->limit = (const int64_t *)(intptr_t)next_int(&own);
         node->condition = (const uint8_t *)(intptr_t)next_int(&own);
         node->counter = (int64_t *)(intptr_t)next_int(&own);
+        landings_hold(&program->landings, node->limit);
+        landings_hold(&program->landings, node->condition);
+        landings_hold(&program->landings, node->counter);
         error = add_body(program, &own, own.end - own.at);
     } else if (node->kind == IF) {
         node->condition = (const uint8_t *)(intptr_t)next_int(&own);
+        landings_hold(&program->landings, node->condition);
         int64_t first = next_int(&own);
         error = add_body(program, &own, first);
         program->nodes[index].middle = program->count;
@@ -216,8 +224,33 @@ static ProgramError prepare_kernels(Program *program, int threads, int64_t *whic
     return PROGRAM_OK;
 }
 
+// What kernels have said of the operands that they read.
+static ProgramError note_landings(Program *program) {
+    Landings *landings = &program->landings;
+    for (int64_t index = 0; landings->count && index < program->count; index++) {
+        const Preparation *own = &program->preparations[index];
+        if (program->nodes[index].kind >= 0 &&
+            !landings_note(landings, own->words, own->params.end, &own->needs))
+            return PROGRAM_NO_MEMORY;
+    }
+    landings_end(landings);
+    return PROGRAM_OK;
+}
+
+static ProgramError fill_program(
+    Program *program, Words words, Words landings, int threads, int64_t *which) {
+    *which = -1;
+    if (!landings_begin(&program->landings, landings.at, landings.count / 2))
+        return PROGRAM_NO_MEMORY;
+    Params params = {words.at, words.at + words.count, false};
+    ProgramError error = add_records(program, &params);
+    *which = program->count - 1;
+    if (error == PROGRAM_OK) error = prepare_kernels(program, threads, which);
+    return error == PROGRAM_OK ? note_landings(program) : error;
+}
+
 Program *program_new(
-    const int64_t *words, int64_t count, const Kernel *const *families, int threads, PollFn poll,
+    Words words, Words landings, const Kernel *const *families, int threads, PollFn poll,
     void *context, ProgramError *error, int64_t *which) {
     Program *program = calloc(1, sizeof(Program));
     if (!program) {
@@ -227,10 +260,7 @@ Program *program_new(
     program->families = families;
     program->poll = poll;
     program->context = context;
-    Params params = {words, words + count, false};
-    *error = add_records(program, &params);
-    *which = program->count - 1;
-    if (*error == PROGRAM_OK) *error = prepare_kernels(program, threads, which);
+    *error = fill_program(program, words, landings, threads, which);
     free(program->preparations);
     program->preparations = NULL;
     if (*error != PROGRAM_OK) {
@@ -246,6 +276,7 @@ void program_free(Program *program) {
         if (!node->state) continue;
         (node->kernel->release ? node->kernel->release : free)(node->state);
     }
+    landings_free(&program->landings);
     free(program->nodes);
     free(program->shared);
     free(program->own);
@@ -343,6 +374,7 @@ int64_t program_run(
     const PoolCounts counts = pool_counts();
     threads = pool_acquire(several && trial_is_alone(&program->trial) ? 1 : threads);
     program->failure = find_scratch(program, threads) ? OK : NO_MEMORY;
+    landings_return(&program->landings);
     int64_t failed = program->failure ? 1 : run_nodes(program, 0, program->count);
     pool_release(threads);
     pool_watch(before);
@@ -361,3 +393,5 @@ int64_t program_time(const Program *program, int64_t index) {
 }
 
 Failure program_failure(const Program *program) { return program->failure; }
+
+Landings *program_landings(Program *program) { return &program->landings; }

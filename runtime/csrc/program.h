@@ -2,7 +2,7 @@
 #ifndef POPC_PROGRAM_H
 #define POPC_PROGRAM_H
 
-#include "kernel.h"
+#include "landings.h"
 
 typedef struct Program Program;
 
@@ -20,10 +20,15 @@ typedef enum {
     PROGRAM_STOPPED,  // by `poll`
 } ProgramError;
 
-// From records (see popc_runtime/native/record.py).  `which` is the number of the record that could
-// not be taken.
+typedef struct {
+    const int64_t *at;
+    int64_t count;
+} Words;
+
+// From records (see popc_runtime/native/record.py), and pairs of addresses of where inputs land.
+// `which` is the number of the record that could not be taken.
 Program *program_new(
-    const int64_t *words, int64_t count, const Kernel *const *families, int threads, PollFn poll,
+    Words words, Words landings, const Kernel *const *families, int threads, PollFn poll,
     void *context, ProgramError *error, int64_t *which);
 void program_free(Program *program);
 
@@ -38,6 +43,8 @@ int64_t program_run(
     void *context);
 
 Failure program_failure(const Program *program);
+
+Landings *program_landings(Program *program);
 
 // The time that record `index` has taken in the last timed run, in nanoseconds.
 int64_t program_time(const Program *program, int64_t index);

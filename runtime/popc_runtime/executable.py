@@ -174,8 +174,8 @@ class Executable(Runnable):
         Args:
             inputs: Arrays by input name; they may also be given as keyword arguments.  Where a
                 step has several batches, inputs have a leading dimension for them; so for
-                micro-batches, then for replicas.  Arrays of strings become the places of their
-                words among the labels of an input, -1 for any other word.
+                micro-batches, then for replicas.  Strings become the places of words among the
+                labels of an input, -1 for any other.  Leave arrays as they are until this returns.
             out: Arrays to write results to, by output name, with any strides; other results are
                 fresh arrays.
             cast: numpy casting rule for inputs of another dtype; "no" refuses them.

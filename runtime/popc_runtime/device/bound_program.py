@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
-from popc_runtime.device.extents import Extents
+from popc_runtime.device.extents import Extents, extent_of
+from popc_runtime.device.landing import with_landings
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import Ports
 from popc_runtime.errors import IncompatibleArchiveError
@@ -16,7 +17,6 @@ from popc_runtime.format import (
     Instruction,
     ProgramImage,
     Region,
-    Slot,
     VariableSpec,
     instructions_of,
 )
@@ -65,6 +65,8 @@ class BoundProgram:
             follows from constants is what it is.
         watch: Until when a run may go on, and whether it has written variables.
         is_loaded: Whether the load program has run, so that its results are final.
+        landed: The slots of inputs that nothing else is written to the memory of; there are none if
+            it was not said that inputs land (``lands``).
 
     Raises (constructor):
         IncompatibleArchiveError: the image needs instructions that this runtime lacks.
@@ -84,12 +86,16 @@ class BoundProgram:
         alike: RandomState | None = None,
         counted: Collection[str] = (),
         watch: RunWatch | None = None,
+        lands: bool = False,
     ) -> None:
         _require_opcodes(image)
         if any(slot.region is Region.PARAMETER for slot in image.slots):
             from popc_runtime.device.linking import write_out
 
             image = write_out(image)
+        self.landed: frozenset[int] = frozenset()
+        if lands:
+            image, self.landed = with_landings(image)
         self.image = image
         self.memory = Memory(image, constants)
         self.ports = ports
@@ -140,7 +146,7 @@ class BoundProgram:
         if not self._held:
             return False
         slots = (self.image.slots[index] for index in item.outputs if index >= 0)
-        extents = (_extent(slot) for slot in slots if slot.region in _REGIONS_OF_VARIABLES)
+        extents = (extent_of(slot) for slot in slots if slot.region in _REGIONS_OF_VARIABLES)
         return any(self._held.meet(*extent) for extent in extents)
 
     def random_of(self, item: Instruction) -> RandomState:
@@ -155,7 +161,7 @@ class BoundProgram:
             return True
         if not self.is_loaded or slot.region is not Region.STATE:
             return False
-        return not self._mutable_state.meet(*_extent(slot))
+        return not self._mutable_state.meet(*extent_of(slot))
 
 
 def _require_opcodes(image: ProgramImage) -> None:
@@ -167,20 +173,6 @@ def _require_opcodes(image: ProgramImage) -> None:
         )
 
 
-def _extent(slot: Slot) -> tuple[int, int]:
-    """First byte and end of the bytes that a slot can touch."""
-    strides = slot.strides
-    if strides is None:
-        size = slot.dtype.itemsize
-        for dim in slot.shape:
-            size *= dim
-        return slot.offset, slot.offset + size
-    spans = [(dim - 1) * step for dim, step in zip(slot.shape, strides, strict=True) if dim > 0]
-    low = slot.offset + sum(span for span in spans if span < 0)
-    high = slot.offset + sum(span for span in spans if span > 0) + slot.dtype.itemsize
-    return low, high
-
-
 def _mutable_state(image: ProgramImage) -> list[tuple[int, int]]:
     """Extents of STATE slots that programs other than the load program write."""
     written: list[tuple[int, int]] = []
@@ -189,5 +181,5 @@ def _mutable_state(image: ProgramImage) -> list[tuple[int, int]]:
             continue
         for item in instructions_of(block):
             slots = [image.slots[index] for index in item.outputs if index >= 0]
-            written.extend(_extent(slot) for slot in slots if slot.region is Region.STATE)
+            written.extend(extent_of(slot) for slot in slots if slot.region is Region.STATE)
     return written

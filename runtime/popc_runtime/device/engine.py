@@ -74,6 +74,7 @@ class Engine:
             alike=alike,
             counted=counted,
             watch=watch,
+            lands=replica is None,  # others meet at their ports: their runs are never direct
         )
         self.binder = make_binder(self.program)
         self._walks: dict[str, Callable[[], None]] = {}

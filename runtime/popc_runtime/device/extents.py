@@ -5,7 +5,23 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-__all__ = ["Extents"]
+from popc_runtime.format import Slot
+
+__all__ = ["Extents", "extent_of"]
+
+
+def extent_of(slot: Slot) -> tuple[int, int]:
+    """First byte and end of the bytes that a slot can touch."""
+    strides = slot.strides
+    if strides is None:
+        size = slot.dtype.itemsize
+        for dim in slot.shape:
+            size *= dim
+        return slot.offset, slot.offset + size
+    spans = [(dim - 1) * step for dim, step in zip(slot.shape, strides, strict=True) if dim > 0]
+    low = slot.offset + sum(span for span in spans if span < 0)
+    high = slot.offset + sum(span for span in spans if span > 0) + slot.dtype.itemsize
+    return low, high
 
 
 class Extents:

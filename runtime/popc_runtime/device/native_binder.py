@@ -196,18 +196,27 @@ class NativeBinder(Binder):
         view = self.program.memory.view(item.outputs[0] if loads else item.inputs[0])
         if not view.is_contiguous and view.ndim > MAX_RANK:
             return [self._called(step) for step in self._numpy.instruction(item)]
-        near = view if view.is_contiguous else self._space.take(view.shape, view.dtype)
+        own = loads and not self._loops  # memory that a direct run may have elsewhere
+        near = self._near(view, own=own)
         if loads:
             call = partial(self.program.ports.inputs[stream].load, near.memory())
         else:
             call = partial(self.program.ports.outputs[stream].store, near.memory())
         step = Step(call, item.name, item.opcode)
-        moved = Transfer(stream, loads, near.memory(), _Guarded((step, self._loops)))
+        guarded = _Guarded((step, self._loops))
+        lands = own and (near is not view or item.outputs[0] in self.program.landed)
+        moved = Transfer(stream, loads, near.memory(), guarded, near.itemsize if lands else 0)
         steps: list[Step] = [_NativeStep(*_of(step), moved)]
         if near is not view:
             record = move_record(view, near) if loads else move_record(near, view)
             steps.insert(len(steps) if loads else 0, self.native(item, record))
         return steps
+
+    def _near(self, view: View, *, own: bool) -> View:
+        """Contiguous memory for a transfer: that of ``view``, or other, its own or anybody's."""
+        if view.is_contiguous:
+            return view
+        return empty(view.shape, view.dtype) if own else self._space.take(view.shape, view.dtype)
 
     def _calls_of_numpy(self, item: Instruction) -> list[Step]:
         """The calls that numpy's kernel makes, by native kernels if all are known to them."""

@@ -21,18 +21,24 @@ DirectRun: TypeAlias = (
 
 @frozen
 class Transfer:
-    """A move between a stream and ``memory``: by ``call``, or by a direct run itself."""
+    """A move between a stream and ``memory``: by ``call``, or by a direct run itself.
+
+    ``lands``: if nothing else writes to this memory, so that a direct run may have whoever reads it
+    read the caller's instead, the bytes of the elements that are read; else 0.
+    """
 
     stream: str
     loads: bool
     memory: memoryview
     call: Callable[[], object]
+    lands: int = 0
 
 
 def direct_run(
     module: Any,
     program: object,
     items: Sequence[object],
+    landings: Sequence[Transfer],
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     fail: Callable[[int, int], object],
@@ -41,8 +47,9 @@ def direct_run(
     """A function that runs ``program`` of the library, which consists of ``items``, on arrays.
 
     ``None`` if these do not move each of the tensors once, whole.  Nothing else in the program may
-    call Python.  ``fail`` is called with the number of a record and the reason why it failed, and
-    raises an error.
+    call Python.  ``landings`` are the moves whose memory the library knows as a place where an
+    input lands, in its order.  ``fail`` is called with the number of a record and the reason why it
+    failed, and raises an error.
     """
     moves = [item for item in items if isinstance(item, Transfer)]
     sizes = {(move.stream, move.loads): move.memory.nbytes for move in moves}
@@ -54,13 +61,16 @@ def direct_run(
         return None
     import numpy as np
 
+    numbers = {id(move): number for number, move in enumerate(landings)}
     steps = {(move.stream, move.loads): step for step, move in enumerate(moves)}
 
     def port(spec: TensorSpec, step: int) -> tuple[object, ...]:
         storage = spec.dtype.storage
         code = np.empty((), storage).data.format or ""
         made = (spec.shape, storage)
-        return spec.name, step, moves[step].memory, code.encode(), spec.shape, made
+        move = moves[step]
+        landing = numbers.get(id(move), -1) if move.lands <= spec.dtype.itemsize else -1
+        return spec.name, step, move.memory, code.encode(), spec.shape, made, landing
 
     run: DirectRun = make(
         program,

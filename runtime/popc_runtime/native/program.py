@@ -10,6 +10,7 @@ from popc_runtime.ground.hints import TYPE_CHECKING, Any, Final, TypeAlias
 from popc_runtime.native.direct import DirectRun, Transfer, direct_run
 from popc_runtime.native.library import Library
 from popc_runtime.native.record import Record
+from popc_runtime.native.views import address_of
 
 if TYPE_CHECKING:
     from popc_runtime.format import TensorSpec
@@ -70,6 +71,7 @@ class _Writer:
     calls: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
     keeps_alive: list[object] = field(default_factory=list[object])
     written: list[Item] = field(default_factory=list[Item])  # in the order of their numbers
+    landings: list[Transfer] = field(default_factory=list[Transfer])
 
     def items(self, items: Sequence[Item]) -> list[int]:
         words: list[int] = []
@@ -91,6 +93,8 @@ class _Writer:
         if isinstance(item, Branch):
             first = self.items(item.then_body)
             return _IF, [item.condition, len(first), *first, *self.items(item.else_body)]
+        if isinstance(item, Transfer) and item.lands:
+            self.landings.append(item)
         self.calls.append(item.call if isinstance(item, Transfer) else item)
         return _CALLBACK, (len(self.calls) - 1,)
 
@@ -99,6 +103,15 @@ def _is_large(record: Record) -> bool:
     """True if a word of an instruction has more than 64 bits."""
     parts = (*record.before, record, *record.after)
     return any(not -(1 << 63) <= word < 1 << 63 for part in parts for word in part.words)
+
+
+def _bounds(landings: Sequence[Transfer]) -> bytes:
+    """First byte and end of the places where inputs land."""
+    bounds: list[int] = []
+    for landing in landings:
+        start = address_of(landing.memory)
+        bounds += (start, start + len(landing.memory))
+    return array("q", bounds).tobytes()
 
 
 class NativeProgram:
@@ -121,6 +134,7 @@ class NativeProgram:
             raise NativeFailure("a number takes more than 64 bits", owner) from None
         self._items = items
         self._written = writer.written
+        self._landings = sorted(writer.landings, key=lambda each: address_of(each.memory))
         try:
             self._program = library.module.Program(
                 library.variant,
@@ -128,6 +142,7 @@ class NativeProgram:
                 tuple(writer.calls),
                 (keeps_alive, tuple(writer.keeps_alive)),
                 threads,
+                _bounds(self._landings),
             )
         except ValueError as error:
             raise self._refused(str(error)) from error
@@ -192,7 +207,14 @@ class NativeProgram:
             fail(self._failure(number, reason))
 
         return direct_run(
-            self._module, self._program, self._items, inputs, outputs, failed, self._threads
+            self._module,
+            self._program,
+            self._items,
+            self._landings,
+            inputs,
+            outputs,
+            failed,
+            self._threads,
         )
 
     def seconds(self) -> list[float]:

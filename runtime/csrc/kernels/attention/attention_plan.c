@@ -85,5 +85,7 @@ void *ISA(prepare_attention)(Params *params, Needs *needs) {
     const int64_t wanted = heads >= MANY_HEADS ? MANY_PANELS : state->panels * heads / MANY_HEADS;
     state->chunk = lesser(lesser(greater(wanted, FEW_PANELS), MANY_PANELS), state->panels);
     needs->own = lay_out(state) * (int64_t)sizeof(float);
+    Heads *read[] = {&state->q, &state->k, &state->v, &state->mask};
+    for (int i = 0; i < 4; i++) reads_anywhere(needs, &read[i]->data);
     return state;
 }

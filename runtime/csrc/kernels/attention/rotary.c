@@ -25,7 +25,6 @@ static bool is_table(const Tensor *table, const Tensor *x) {
 }
 
 static void *prepare(Params *params, Needs *needs) {
-    (void)needs;
     const Tensor x = next_tensor(params), y = next_tensor(params);
     Rotary *state = calloc(1, sizeof(Rotary));
     if (!state) return NULL;
@@ -41,6 +40,9 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     state->x = (const float *)x.data;
+    reads_anywhere(needs, &state->x);
+    reads_anywhere(needs, &state->cosine.data);
+    reads_anywhere(needs, &state->sine.data);
     state->y = (float *)y.data;
     state->length = x.dims[last];
     state->rows = element_count(&x) / state->length;

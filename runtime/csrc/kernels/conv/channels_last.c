@@ -79,6 +79,10 @@ static bool plan(State *state, Params *params, Needs *needs) {
         return false;
     state->channels = conv->groups * conv->in;
     needs->shared = plan_copies(state) * unit;
+    // What is copied is no longer read where the convolution has it.
+    void *x = &conv->x, *residual = &conv->epilogue.residual;
+    reads_anywhere(needs, state->x.data ? &state->x.data : x);
+    reads_anywhere(needs, state->residual.data ? &state->residual.data : residual);
     state->source = source_of(conv);
     state->unit = ceil_div(CHUNK_WORK, conv->window * state->channels * PIXELS * BATCH);
     state->outside = malloc((size_t)(state->channels * unit));
@@ -131,6 +135,7 @@ static void *prepare_pool(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
+    reads_anywhere(needs, &state->conv.w);  // which only says how large a window is
     state->mode = next_int(params) != 0 ? LARGEST : SUM;
     const Tensor factors = maybe_tensor(params);
     state->factors = (const float *)factors.data;

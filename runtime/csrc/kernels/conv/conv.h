@@ -43,6 +43,12 @@ bool ISA(read_strided_conv)(Conv *conv, Params *params);
 // The same, if the result and the residual are contiguous, and weights are not packed.
 bool ISA(read_conv)(Conv *conv, Params *params);
 
+// The images may lie elsewhere in each run.
+static inline void reads_images(Needs *needs, Conv *conv) {
+    reads_anywhere(needs, &conv->x);
+    reads_anywhere(needs, &conv->epilogue.residual);
+}
+
 // Where tap number `tap` of the window begins to read in a plane.
 int64_t ISA(tap_offset)(const Conv *conv, int64_t tap);
 

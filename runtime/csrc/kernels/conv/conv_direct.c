@@ -134,7 +134,7 @@ static void *prepare(Params *params, Needs *needs) {
     }
     state->limits = limits_of(&conv->epilogue);
     state->k = conv->in * conv->window;
-    const bool there = ISA(plan_input)(conv, &state->input);
+    const bool there = ISA(plan_input)(conv, &state->input, needs);
     plan_chunks(state);
     if (!there || !find_weights(state)) {
         release(state);
@@ -386,10 +386,9 @@ static Failure run_direct(const void *argument, const Run *run) {
         job.weights = job.unpacked = (float *)run->shared + state->input.copy_floats;
         share_chunks(run, conv->groups * state->panels, pack, &job);
     }
-    if (state->input.copied && !state->input.slab) {
-        job.input.source.data = job.copy;
-        share_chunks(run, ISA(input_lines)(conv, &state->input), copy_line, &job);
-    }
+    const bool copied = state->input.copied && !state->input.slab;
+    job.input.source.data = copied ? job.copy : conv->x;
+    if (copied) share_chunks(run, ISA(input_lines)(conv, &state->input), copy_line, &job);
     share_chunks(run, conv->batch * conv->groups * state->blocks * state->parts, convolve, &job);
     return OK;
 }

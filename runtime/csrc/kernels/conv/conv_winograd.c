@@ -202,6 +202,8 @@ static void *prepare(Params *params, Needs *needs) {
                      (constant ? 0 : weight_floats(state))) *
                     size;
     needs->own = (product_floats(state) + (state->early ? 0 : element_floats(state))) * size;
+    reads_anywhere(needs, &state->x.data);
+    reads_anywhere(needs, &state->residual.data);
     return state;
 }
 

@@ -19,10 +19,12 @@ static bool make_masks(Copies *copies) {
     return copies->masks != NULL;
 }
 
+static const float *end_of(const Copies *copies) { return copies->conv->x + copies->length; }
+
 bool ISA(prepare_copies)(Copies *copies, const Conv *conv) {
     *copies = (Copies){.conv = conv, .floats = conv->stride[1] * conv->phase[1] * conv->result[2]};
     const int64_t channels = conv->batch * conv->groups * conv->in;
-    copies->end = conv->x + (conv->contiguous ? channels * conv->size[1] * conv->size[2] : 0);
+    copies->length = conv->contiguous ? channels * conv->size[1] * conv->size[2] : 0;
     const bool plane = conv->size[0] == 1 && conv->taps[0] == 1 && conv->result[0] == 1;
     return plane && conv->before[0] == 0 && make_masks(copies);
 }
@@ -61,6 +63,7 @@ static void copy_lines(const Copies *copies, const float *channel, Columns colum
     const Conv *conv = copies->conv;
     const int64_t hop = conv->stride[2] * conv->x_axis[2], width = conv->result[2];
     const int64_t count = columns.end - columns.first;
+    const float *end = end_of(copies);
     for (int64_t phase = 0; phase < conv->stride[1]; phase++)
         for (int64_t i = 0; i < conv->phase[1]; i++, to += width) {
             const int64_t row = i * conv->stride[1] + phase - conv->before[1];
@@ -75,7 +78,7 @@ static void copy_lines(const Copies *copies, const float *channel, Columns colum
                 copy_floats(to + columns.first, from, count);
                 j = count;
             }
-            for (; hop == 2 && j < count && from + 2 * (j + LANES) <= copies->end; j += LANES)
+            for (; hop == 2 && j < count && from + 2 * (j + LANES) <= end; j += LANES)
                 store(
                     to + columns.first + j,
                     even_of(load(from + 2 * j), load(from + 2 * j + LANES)));
@@ -94,8 +97,9 @@ static void copy_masked(
     const int64_t before = shift - conv->before[1] * width,
                   after = padded(copies->floats, LANES) + before;
     const Columns columns = columns_of(conv, tap);
+    const float *end = end_of(copies);
     for (int64_t c = 0; c < channels; c++, image += conv->x_channel, to += copies->floats) {
-        if (image + before < conv->x || image + after > copies->end) {
+        if (image + before < conv->x || image + after > end) {
             copy_lines(copies, image, columns, to);
             continue;
         }

@@ -8,7 +8,7 @@
 typedef struct {
     const Conv *conv;
     int64_t floats;  // of a channel for one tap
-    const float *end;  // of a contiguous input
+    int64_t length;  // floats of a contiguous input
     Mask *masks;  // of a channel for each tap: what is not outside; NULL: copied line by line
 } Copies;
 

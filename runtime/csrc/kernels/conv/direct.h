@@ -34,7 +34,7 @@ typedef struct {
 } Input;
 
 // Lines of pixels that are like one become one in `conv`.  False if memory is exhausted.
-bool ISA(plan_input)(Conv *conv, Input *input);
+bool ISA(plan_input)(Conv *conv, Input *input, Needs *needs);
 void ISA(release_input)(Input *input);
 
 // Weights [out][in][taps] of a panel of a group become [tap][in][PANEL_COLUMNS].

@@ -7,7 +7,7 @@
 
 // Where windows read: the input, or a copy of it.
 typedef struct {
-    const float *data;
+    const float *data;  // known when the convolution runs
     const float *outside;  // a run of what the input is surrounded with
     int64_t batch, axis[AXES];  // strides, in floats
     int64_t size[AXES], before[AXES];
@@ -138,7 +138,7 @@ static inline bool next_tap(const Source *source, int64_t *tap) {
 }
 
 static inline Source source_of(const Conv *conv) {
-    Source source = {.data = conv->x, .batch = conv->x_batch};
+    Source source = {.batch = conv->x_batch};
     for (int axis = 0; axis < AXES; axis++) {
         source.axis[axis] = conv->x_axis[axis];
         source.size[axis] = conv->size[axis];

@@ -108,7 +108,6 @@ static void choose_chunk(State *state) {
 }
 
 void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
-    (void)needs;
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
     state->map = *map;
@@ -126,6 +125,7 @@ void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
     state->count = element_count(&tensors[0]);
     collapse(state, &tensors[0]);
     if (state->count) choose_chunk(state);
+    for (int i = 1; i <= map->operands; i++) reads_anywhere(needs, &state->data[i]);
     return state;
 }
 

@@ -145,7 +145,7 @@ static bool read_step(State *state, Params *params, Step *step) {
     const Kernel *kernel = find_kernel(ISA(FAMILIES), next_int(params));
     if (!kernel || kernel->run != ISA(map_run)) return false;
     Params ahead = *params;
-    Needs needs = {0, 0};
+    Needs needs = {0};
     step->map = kernel->prepare(params, &needs);
     if (!step->map) return false;
     state->steps++;
@@ -193,6 +193,7 @@ static void *prepare(Params *params, Needs *needs) {
     if (!state) return NULL;
     if (read_tensors(state, params) && read_slots(state, params) && read_steps(state, params)) {
         needs->own = place_blocks(state);
+        for (int i = 1; i < state->tensors; i++) reads_anywhere(needs, &state->walks[i].data);
         return state;
     }
     release(state);

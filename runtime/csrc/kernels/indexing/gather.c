@@ -17,7 +17,6 @@ typedef struct {
 } Gather;
 
 static void *prepare_gather(Params *params, Needs *needs) {
-    (void)needs;
     const Tensor data = next_tensor(params), indices = next_tensor(params);
     const Tensor to = next_tensor(params);
     const int axis = (int)next_int(params);
@@ -41,6 +40,7 @@ static void *prepare_gather(Params *params, Needs *needs) {
     for (int i = axis + 1; i < data.rank; i++) gather->bytes *= data.dims[i];
     gather->count = element_count(&indices);
     gather->unit = CHUNK_BYTES / (gather->bytes + 1) + 1;
+    reads_anywhere(needs, &gather->data);
     return gather;
 }
 

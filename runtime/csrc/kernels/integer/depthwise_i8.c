@@ -65,6 +65,7 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
+    reads_anywhere(needs, &conv->x);
     if (conv->panels.in_words) {
         if (ISA(plan_words)(&state->words, conv, needs)) return state;
         release(state);

@@ -114,6 +114,13 @@ static bool read_operands(State *state, Params *params, bool *constant) {
         &state->panels, params, &left, &right, out.dtype, state->m, state->panels.n);
 }
 
+static bool pack_constant(State *state, int64_t bytes) {
+    state->packed = aligned_alloc(64, (size_t)padded(bytes + 64, 64));
+    for (int64_t i = 0; state->packed && i < state->right_batch * state->panels.panels; i++)
+        pack_right(state, state->packed, i);
+    return state->packed != NULL;
+}
+
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     bool constant = false;
@@ -121,6 +128,8 @@ static void *prepare(Params *params, Needs *needs) {
         free(state);
         return NULL;
     }
+    reads_anywhere(needs, &state->left.data);
+    reads_anywhere(needs, &state->residual);
     const BytePanels *panels = &state->panels;
     state->in_words = panels->in_words && (state->m >= WORDS_FROM || panels->form == WORDS);
     state->chunk_rows = state->in_words ? WORD_BLOCK : CHUNK_ROWS;
@@ -131,13 +140,10 @@ static void *prepare(Params *params, Needs *needs) {
     state->column_chunks = ceil_div(state->panels.panels, state->chunk_panels);
     const int64_t bytes = state->right_batch * state->right_bytes;
     if (constant && (!state->in_words || panels->right.is_final)) {
-        state->packed = aligned_alloc(64, (size_t)padded(bytes + 64, 64));
-        if (!state->packed) {
+        if (!pack_constant(state, bytes)) {
             free(state);
             return NULL;
         }
-        for (int64_t i = 0; i < state->right_batch * state->panels.panels; i++)
-            pack_right(state, state->packed, i);
     } else {
         needs->shared = bytes;
     }

@@ -190,6 +190,9 @@ static void *prepare(Params *params, Needs *needs) {
         needs->own = (state->tall ? BLOCK_ROWS * state->k : late) * (int64_t)sizeof(float);
     }
     if (is_column(state)) needs->own = padded(state->k, 16) * (int64_t)sizeof(float);
+    reads_anywhere(needs, &state->left);
+    reads_anywhere(needs, &state->right);
+    reads_anywhere(needs, &state->epilogue.residual);
     return state;
 }
 

@@ -124,11 +124,13 @@ static bool read_move(Move *move, Params *params) {
 }
 
 static void *prepare(Params *params, Needs *needs) {
-    (void)needs;
     Move *move = calloc(1, sizeof(Move));
-    if (move && read_move(move, params)) return move;
-    free(move);
-    return NULL;
+    if (!move || !read_move(move, params)) {
+        free(move);
+        return NULL;
+    }
+    reads_anywhere(needs, &move->from);
+    return move;
 }
 
 // Elements that were a few smaller ones lie anywhere.
@@ -226,7 +228,6 @@ typedef struct {
 } MoveAt;
 
 static void *prepare_move_at(Params *params, Needs *needs) {
-    (void)needs;
     MoveAt *state = calloc(1, sizeof(MoveAt));
     if (!state || !read_move(&state->move, params)) {
         free(state);
@@ -244,6 +245,7 @@ static void *prepare_move_at(Params *params, Needs *needs) {
         state->strides[i] = next_int(params);
         state->places[i] = next_int(params);
     }
+    reads_anywhere(needs, &state->move.from);
     if (known && !params->bad) return state;
     free(state);
     return NULL;

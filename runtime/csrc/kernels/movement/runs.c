@@ -88,13 +88,13 @@ static bool has_steps(const Tensor *tensor, const Steps *state, int64_t count) {
 }
 
 static void *prepare_steps(Params *params, Needs *needs) {
-    (void)needs;
     Steps *state = calloc(1, sizeof(Steps));
     if (!state) return NULL;
     const Tensor cache = next_tensor(params), update = next_tensor(params);
     state->starts = maybe_tensor(params);
     state->cache = cache.data;
     state->update = update.data;
+    reads_anywhere(needs, &state->update);
     state->batch = next_int(params);
     state->lines = next_int(params);
     state->length = next_int(params);

@@ -19,7 +19,7 @@ typedef struct {
 // which keeps errors near those of numpy's sums by pairs.
 enum { GROUP_WORK = 16384, SUM_BLOCK = 256 };
 
-static void *read_groups(Params *params, int operands) {
+static void *read_groups(Params *params, Needs *needs, int operands) {
     Groups *groups = calloc(1, sizeof(Groups));
     if (!groups) return NULL;
     const float **given[] = {
@@ -40,6 +40,7 @@ static void *read_groups(Params *params, int operands) {
         free(groups);
         return NULL;
     }
+    reads_anywhere(needs, &groups->x);
     return groups;
 }
 
@@ -78,8 +79,7 @@ static Failure run_rows(const Run *run, Job job) {
 // -- groups of channels ---------------------------------------------------------------------------
 
 static void *prepare_group(Params *params, Needs *needs) {
-    (void)needs;
-    Groups *groups = read_groups(params, 3);
+    Groups *groups = read_groups(params, needs, 3);
     if (!groups) return NULL;
     groups->epsilon = next_float(params);
     if (groups->channels % groups->width) {
@@ -121,7 +121,7 @@ static Failure run_group(const void *state, const Run *run) {
 // -- given statistics -----------------------------------------------------------------------------
 
 static void *prepare_batch(Params *params, Needs *needs) {
-    Groups *groups = read_groups(params, 5);
+    Groups *groups = read_groups(params, needs, 5);
     if (!groups) return NULL;
     groups->epsilon = next_float(params);
     needs->shared = 2 * groups->channels * (int64_t)sizeof(float);
@@ -158,8 +158,7 @@ static Failure run_batch(const void *state, const Run *run) {
 // -- neighbouring channels ------------------------------------------------------------------------
 
 static void *prepare_neighbours(Params *params, Needs *needs) {
-    (void)needs;
-    Groups *groups = read_groups(params, 1);
+    Groups *groups = read_groups(params, needs, 1);
     if (!groups) return NULL;
     groups->alpha = next_float(params);
     groups->beta = next_float(params);

@@ -39,21 +39,20 @@ static bool read_rows(Rows *rows, Params *params, bool reduces) {
     return true;
 }
 
-static void *prepare_any(Params *params, bool reduces) {
+static void *prepare_any(Params *params, Needs *needs, bool reduces) {
     Rows *rows = calloc(1, sizeof(Rows));
-    if (rows && read_rows(rows, params, reduces)) return rows;
-    free(rows);
-    return NULL;
+    if (!rows || !read_rows(rows, params, reduces)) {
+        free(rows);
+        return NULL;
+    }
+    reads_anywhere(needs, &rows->x);
+    return rows;
 }
 
-static void *prepare(Params *params, Needs *needs) {
-    (void)needs;
-    return prepare_any(params, false);
-}
+static void *prepare(Params *params, Needs *needs) { return prepare_any(params, needs, false); }
 
 static void *prepare_reduction(Params *params, Needs *needs) {
-    (void)needs;
-    return prepare_any(params, true);
+    return prepare_any(params, needs, true);
 }
 
 static void *prepare_norm(Params *params, Needs *needs) {

@@ -33,7 +33,6 @@ static bool is_axis(const Axis *axis) {
 }
 
 static void *prepare(Params *params, Needs *needs) {
-    (void)needs;
     Pool *pool = calloc(1, sizeof(Pool));
     if (!pool) return NULL;
     const Tensor x = next_tensor(params), y = next_tensor(params), places = maybe_tensor(params);
@@ -64,6 +63,7 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     pool->x = x.data;
+    reads_anywhere(needs, &pool->x);
     pool->y = y.data;
     pool->places = (int64_t *)places.data;
     pool->dtype = x.dtype;

@@ -33,6 +33,7 @@ static void *prepare(Params *params, Needs *needs) {
     State *state = params->bad || !known ? NULL : calloc(1, sizeof(State));
     if (!state) return NULL;
     state->x = (const float *)x.data;
+    reads_anywhere(needs, &state->x);
     state->y = (uint8_t *)y.data;
     state->scale = (float *)scale.data;
     state->zero = (uint8_t *)zero.data;

@@ -132,7 +132,6 @@ static bool is_reduced(const Tensor *x, const Tensor *out) {
 }
 
 static void *prepare(Params *params, Needs *needs) {
-    (void)needs;
     const Tensor x = next_tensor(params), out = next_tensor(params);
     const int64_t operation = next_int(params);
     Reduce *reduce = calloc(1, sizeof(Reduce));
@@ -148,6 +147,7 @@ static void *prepare(Params *params, Needs *needs) {
     reduce->step = step_of(x.dtype);
     split_dims(reduce, &x, &out);
     reduce->unit = ceil_div(REDUCE_WORK, BLOCK * reduce->count);
+    reads_anywhere(needs, &reduce->x);
     return reduce;
 }
 

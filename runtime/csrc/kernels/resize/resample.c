@@ -44,11 +44,11 @@ static bool are_inside(const Pick *pick, const Tensor *x) {
 
 // x, out, whose last axis lies side by side, offsets of each axis
 static void *prepare_pick(Params *params, Needs *needs) {
-    (void)needs;
     const Tensor x = next_tensor(params), out = next_tensor(params);
     Pick *pick = calloc(1, sizeof(Pick));
     if (!pick) return NULL;
     pick->x = x.data;
+    reads_anywhere(needs, &pick->x);
     pick->out = out.data;
     pick->rank = out.rank;
     pick->size = item_size(out.dtype);
@@ -130,12 +130,12 @@ typedef struct {
 
 // x, indices, weights, out {outer, length, inner}
 static void *prepare_resample(Params *params, Needs *needs) {
-    (void)needs;
     const Tensor x = next_tensor(params), indices = next_tensor(params);
     const Tensor weights = next_tensor(params), out = next_tensor(params);
     Resample *state = calloc(1, sizeof(Resample));
     if (!state) return NULL;
     state->x = (const float *)(void *)x.data;
+    reads_anywhere(needs, &state->x);
     state->indices = (const int64_t *)(void *)indices.data;
     state->weights = (const float *)(void *)weights.data;
     state->out = (float *)(void *)out.data;

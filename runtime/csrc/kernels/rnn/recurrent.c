@@ -169,6 +169,7 @@ static void *prepare_of(Params *params, Needs *needs, DType type) {
         release(state);
         return NULL;
     }
+    reads_anywhere(needs, &state->x);
     for (int64_t parts = 1; parts <= ISA(most_parts)(state); parts++) {
         const State part = ISA(part_of)(state, parts, 0);
         int64_t places[PARTS + 1];
