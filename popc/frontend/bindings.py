@@ -218,13 +218,13 @@ class _Resolver:
         for name in self.bindings.shapes:
             if name in self.bindings.values:
                 self.problems.append(f"shape {name}: the input is bound to a value already")
-        tensors = self._tensor_names()
-        for name in (*self.bindings.outputs, *self.bindings.anchors):
+        bindings = self.bindings
+        wanted = [(f"output {name}", name) for name in (*bindings.outputs, *bindings.anchors)]
+        wanted += [(f"training: {name}", name) for name in bindings.kept]
+        tensors = self._tensor_names() if wanted else {}
+        for subject, name in wanted:
             if name not in tensors:
-                self._unknown(f"output {name}", "tensor", name, tensors)
-        for name in self.bindings.kept:
-            if name not in tensors:
-                self._unknown(f"training: {name}", "tensor", name, tensors)
+                self._unknown(subject, "tensor", name, tensors)
 
     def _tensor_names(self) -> dict[str, None]:
         graph = self.model.proto.graph

@@ -250,7 +250,7 @@ def _is_sorted(
     """
     pending = {} if pending is None else pending
     here = dict.fromkeys(defined_names(graph), False) if graph is not None else {}
-    here.update((name, True) for node in nodes for name in node.output if name)
+    here |= {name: True for node in nodes for name in node.output if name}
     outside = {name: pending.get(name, False) for name in here} if pending else {}
     pending.update(here)
     for node in nodes:

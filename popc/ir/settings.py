@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-from popc_runtime.ground.frozen import frozen, mutable
+from popc_runtime.ground.frozen import frozen, mutable, replace
 
 __all__ = ["CallSite", "OpSettings", "ProductCut", "Recompute", "StepPart"]
 

@@ -15,6 +15,7 @@ class SlotTable:
     def __init__(self, plan: MemoryPlan) -> None:
         self._plan = plan
         self._numbers: dict[Slot, int] = {}
+        self._by_fields: dict[object, int] = {}
         self._known: dict[Tensor, int] = {}
 
     def of(self, tensor: Tensor | None) -> int:
@@ -24,16 +25,14 @@ class SlotTable:
         known = self._known.get(tensor)
         if known is not None:
             return known
-        placement = self._plan.placements[tensor]
-        slot = Slot(
-            placement.region,
-            placement.offset,
-            tensor.type.dtype,
-            tensor.type.shape,
-            placement.strides,
-            placement.parameter,
-        )
-        number = self._known[tensor] = self._numbers.setdefault(slot, len(self._numbers))
+        placement, type_ = self._plan.placements[tensor], tensor.type
+        where = (placement.region, placement.offset, type_.dtype, type_.shape)
+        key = (*where, placement.strides, placement.parameter)
+        number = self._by_fields.get(key)
+        if number is None:  # to make a slot and compare it takes longer
+            number = self._numbers.setdefault(Slot(*key), len(self._numbers))
+            self._by_fields[key] = number
+        self._known[tensor] = number
         return number
 
     def initial(self, variable: Tensor) -> int:

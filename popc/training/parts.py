@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from popc.ir import Graph, Op, StepPart, Tensor
+from popc_runtime.ground.frozen import replace
 
 __all__ = ["added_ops_in", "mark_forward"]
 

@@ -22,7 +22,6 @@ from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops.aliases import Place, find_aliases
-from popc.ops.build import build
 from popc.ops.load import find_load_ops
 from popc.transforms.base import Pass, disguised
 from popc.transforms.context import PassContext
@@ -290,7 +289,8 @@ def _fuse(graph: Graph, group: _Group) -> None:
     settings = first.fused(*others, origin=", ".join(nodes))
     root = group.root
     name = root.output.name
-    new = build(graph, "FusedElementwise", inputs, written(steps), settings=settings)
+    types = (root.output.type,)  # to infer it once more from all steps takes long
+    new = graph.add_op("FusedElementwise", inputs, types, written(steps), settings=settings)
     graph.replace_op(root, new.outputs)
     for op in group.ops[1:]:
         graph.remove_op(op)

@@ -13,6 +13,7 @@ import pytest
 
 from popc_runtime.ground.frozen import field as given_field
 from popc_runtime.ground.frozen import field_settings, frozen, inheritable, mutable
+from popc_runtime.ground.frozen import replace as quick_replace
 
 
 @frozen
@@ -227,3 +228,26 @@ def test_many_objects_of_several_bases() -> None:
     assert [repr(Both(n, z=-n)) for n in range(200)] == [
         repr(UsualBoth(n, z=-n)).replace("Usual", "") for n in range(200)
     ]
+
+
+@pytest.mark.parametrize("made", [Point(1, "a", [2], "n"), Place(3, height=2.5), Single(4), Own(5)])
+def test_replace_is_what_dataclasses_have(made: Any) -> None:
+    for changes in ({}, {"x": 7}):
+        changed, usual = quick_replace(made, **changes), replace(made, **changes)
+        assert type(changed) is type(made)
+        assert _field_values(changed) == _field_values(usual)
+    with pytest.raises(TypeError, match="unknown"):
+        quick_replace(made, unknown=1)
+
+
+def test_replace_checks_what_is_made_and_leaves_the_original() -> None:
+    made = Point(1, values=[2])
+    with pytest.raises(ValueError, match="negative"):
+        quick_replace(made, x=-1)
+    changed = quick_replace(made, label="there")
+    assert (changed.label, changed.values, made.label) == ("there", made.values, "here")
+
+
+def _field_values(value: Any) -> list[Any]:
+    """The values of all fields."""
+    return [getattr(value, spec.name) for spec in fields(value)]

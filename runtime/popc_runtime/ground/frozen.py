@@ -31,9 +31,10 @@ else:
 
     def replace(value: Any, /, **changes: Any) -> Any:
         """Stand in for `dataclasses.replace`, of a frozen value."""
-        for name in field_names(type(value)):
-            changes.setdefault(name, getattr(value, name))
-        return type(value)(**changes)
+        values, places = value.__frozen_maker__.taken(value)
+        for name in [name for name in changes if name in places]:
+            values[places[name]] = changes.pop(name)
+        return type(value)(*values, **changes)  # which raises if any is left
 
 
 __all__ = [
@@ -203,8 +204,8 @@ class _Maker:
     """Makes objects of a class, and gives way to a compiled method if that makes many."""
 
     __slots__ = (
-        *("_assigns", "_defaults", "_enough", "_fields", "_finish", "_kind", "_left"),
-        *("key", "setters"),
+        *("_assigns", "_defaults", "_enough", "_fields", "_finish", "_kind", "_left", "_places"),
+        *("_values", "key", "setters"),
     )
 
     def __init__(
@@ -222,6 +223,8 @@ class _Maker:
         )
         self.setters = tuple(setters)
         self.key: Callable[[Any], Any] | None = None  # what comparison compares
+        self._values: Callable[[Any], Any] | None = None
+        self._places: dict[str, int] = {}  # of each field among them, once they are asked for
 
     def fill(self, made: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Set the fields of a new object from the arguments of its class."""
@@ -239,6 +242,13 @@ class _Maker:
             setter(made, value)
         if self._finish:
             made.__post_init__()
+
+    def taken(self, value: Any) -> tuple[list[Any], Mapping[str, int]]:
+        """The values of all fields of an object, and the place of each."""
+        if self._values is None:
+            self._values = _taker(list(self._fields))
+            self._places = {name: place for place, name in enumerate(self._fields)}
+        return [*self._values(value)], self._places
 
     def _arranged(self, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """The values of all fields; fewer or more if the arguments are not those of the fields."""
@@ -326,14 +336,16 @@ def _key(self: Any) -> Callable[[Any], Any]:
     """A function that takes the fields that are compared from an object."""
     maker = self.__frozen_maker__
     if maker.key is None:
-        names = _wanted(self, "compare")
         # Tuples, which take an element to be equal to itself: so do dataclasses.
-        maker.key = attrgetter(*names) if len(names) > 1 else _short_key(names)
+        maker.key = _taker(_wanted(self, "compare"))
     key: Callable[[Any], Any] = maker.key
     return key
 
 
-def _short_key(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+def _taker(names: list[str]) -> Callable[[Any], Any]:
+    """A function that takes attributes from an object, as a tuple."""
+    if len(names) > 1:
+        return attrgetter(*names)
     return lambda self: tuple(getattr(self, name) for name in names)
 
 
