@@ -33,7 +33,7 @@ from popc.ops.streaming import find_remote
 from popc.ops.views import contiguous_strides, normal_strides
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["Aliases", "Place", "find_aliases"]
+__all__ = ["Aliases", "Place", "find_aliases", "may_have_aliases"]
 
 
 _PLAIN: Final[Mapping[Tensor, tuple[int, ...]]] = MappingProxyType({})
@@ -75,6 +75,11 @@ class Aliases:
     views: set[Op] = field(default_factory=set[Op])
     rows: list[tuple[Tensor, ...]] = field(default_factory=list[tuple[Tensor, ...]])
     remote: set[Tensor] = field(default_factory=set[Tensor])
+
+
+def may_have_aliases(graph: Graph) -> bool:
+    """False if every tensor of ``graph`` has memory of its own for sure."""
+    return any(part.holders or part.may_have(_MAY_BE_VIEWS) for part in graph.walk())
 
 
 def find_aliases(graph: Graph, formats: Mapping[Tensor, tuple[int, ...]] = _PLAIN) -> Aliases:

@@ -38,6 +38,7 @@ ALIGNMENT: Final = 64
 # Of Concats of Concats: behind so many reads that were moved from part to whole, the rest is left
 # as it is, and counts as copied.
 _MOST_MOVED: Final = 1 << 22
+_CONCAT: Final = frozenset({"Concat"})
 
 
 def aligned(nbytes: int) -> int:
@@ -285,6 +286,8 @@ class _Finder:
 
     def join(self) -> None:
         """Let operands of Concats lie in the result, or be taken over by it if they die."""
+        if not self.part.graph.may_have(_CONCAT):
+            return
         parts: set[int] = set()
         takers = self._takers()
         for op in self.part.graph.topological():

@@ -41,7 +41,8 @@ def find_lowest_peak(
     Priorities and ties are not looked at.  ``lower`` of the result is a proven bound; if it is the
     peak of the order found, or ``bound`` and there is none, nothing better exists.
     """
-    smaller = simplify(problem, reduces=len(problem) <= closure_threshold)
+    reduces = len(problem) <= closure_threshold
+    smaller = simplify(problem, reduces=reduces, small=_MOST_NODES)
     lower = bound_peak(smaller)
     if lower < bound:
         lower = max(lower, bound_by_cuts(smaller, bound))

@@ -33,20 +33,26 @@ __all__ = ["merge_by_definition", "merge_nodes", "simplify"]
 
 # Merging ends when less than one in so many nodes goes: of small problems, when none does.
 _ENOUGH: Final = 200
+_LITTLE: Final = 8  # when less than one in so many goes of a problem that stays large
 _Item = TypeVar("_Item")
 
 
-def simplify(problem: OrderingProblem, *, reduces: bool = True) -> OrderingProblem:
+def simplify(
+    problem: OrderingProblem, *, reduces: bool = True, small: int | None = None
+) -> OrderingProblem:
     """The smaller problem, for which only the peak counts.
 
     Constraints that follow from others are looked for if it ``reduces``: that takes the longest.
+    What is not ``small`` after a first attempt that has done little is left as it is.
     """
     while True:
         successors = _order_twins(problem)
         if reduces:
             successors = reduce_edges(order_topologically(successors), successors)
         smaller = merge_nodes(problem, successors)
-        if len(smaller) >= len(problem) - len(problem) // _ENOUGH:
+        is_small = small is None or len(smaller) <= small
+        share = len(problem) // (_ENOUGH if is_small else _LITTLE)
+        if len(smaller) >= len(problem) - share:
             return smaller
         problem = smaller  # merged nodes have new constraints in common
 

@@ -21,7 +21,7 @@ from collections.abc import Set as AbstractSet
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, Tensor, TensorKind
-from popc.ops.aliases import Place, find_aliases
+from popc.ops.aliases import Place, find_aliases, may_have_aliases
 from popc.ops.load import find_load_ops
 from popc.transforms.base import Pass, disguised
 from popc.transforms.context import PassContext
@@ -80,9 +80,8 @@ class FuseElementwise(Pass):
             return 0
         changes = 0
         with disguised(graph, self.name):
-            surroundings = _Surroundings(
-                frozenset(find_load_ops(graph)), find_aliases(graph).places
-            )
+            places = find_aliases(graph).places if may_have_aliases(graph) else {}
+            surroundings = _Surroundings(frozenset(find_load_ops(graph)), places)
             for nested in graph.walk():
                 for group in _groups(nested, surroundings):
                     _fuse(nested, group)
@@ -96,7 +95,7 @@ class _Surroundings:
 
     Attributes:
         load: Ops that run once, and must not be done again on every run.
-        places: Where results of views lie.
+        places: Where results of views lie; of others it may be missing.
     """
 
     load: AbstractSet[Op]
