@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 __all__ = ["NetworkBuilder"]
 
-_OPSET = 20
+_OPSET = 21
 _IR_VERSION = 10
 
 

@@ -8,6 +8,7 @@ from functools import partial
 import onnx
 from onnx import helper
 
+from samples.image_training import efficientnet_b4, resnext101, vit_base_dropped
 from samples.network_builder import NetworkBuilder
 from samples.published import joint_attention, resnet50
 
@@ -98,6 +99,9 @@ _LARGE = partial(bert_masked, size=1024, heads=16, layers=[3, 7, 7, 7])
 
 TRAINED_NETWORKS: dict[str, Callable[[str], onnx.ModelProto]] = {
     "resnet50_training": partial(resnet50, training=True),
+    "resnext101_training": resnext101,
+    "efficientnet_b4_training": efficientnet_b4,
+    "vit_base_training": vit_base_dropped,
     "bert_base_masked_128": partial(
         bert_masked, size=768, heads=12, length=128, masked=20, layers=[4, 4, 4], first=1
     ),

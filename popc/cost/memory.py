@@ -66,7 +66,7 @@ class MemoryWalk:
     """One pass over the program in order of execution; bodies of loops are walked once.
 
     Attributes:
-        over: Bytes that the busiest tile lacks while an op runs.
+        over: Bytes that the busiest tile lacks while an op of this chip runs.
     """
 
     def __init__(
@@ -154,12 +154,13 @@ class MemoryWalk:
             self._held = None
 
     def _record(self, op: Op) -> None:
-        phases = self._phases.get(op, ()) if self._tiles.runs_here(op) else ()
+        here = self._tiles.runs_here(op)
+        phases = self._phases.get(op, ()) if here else ()
         temporary = max((phase.temporary for phase in phases), default=0)
         self._held = held = self._held or _Held.of(self._base, self._live)
         part = self._tiles.part(op)
         tile, busiest = held.busiest(part, temporary)
-        if busiest > self._target.tile.memory_bytes:
+        if here and busiest > self._target.tile.memory_bytes:
             self.over[op] = busiest - self._target.tile.memory_bytes
         name = op.outputs[0].name if op.outputs else op.op_type
         self._steps.append(LiveStep(name, held.activations, temporary, busiest, tile))

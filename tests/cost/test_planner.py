@@ -16,13 +16,10 @@ from popc.cost.planner import (
     ROWS,
     TURNED,
     ConvProblem,
-    GatherProblem,
     OperandLayout,
     Plan,
     Planner,
     matmul_problem,
-    plan_gather,
-    plan_scatter,
 )
 from popc.cost.planner.candidates import Candidates, candidates_for, split_counts
 from popc.cost.planner.evaluate import evaluate, shares_of
@@ -251,46 +248,26 @@ def test_split_counts(size: int, most: int, keep: int) -> None:
     assert len(set(sizes)) == len(sizes)
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.integers(1, 4000), st.integers(1, 1024), st.integers(1, 40_000), st.sampled_from([2, 4]))
-def test_gathers(lookups: int, length: int, table: int, size: int) -> None:
-    plan = plan_gather(GatherProblem(lookups, length, table, size), _TARGET, 383_000)
-    assert plan.columns * plan.rows * plan.lookups <= _TARGET.compute_tiles
-    assert plan.cycles > 0
-    found = -(-lookups // plan.lookups) * -(-length // plan.columns) * size
-    assert plan.temporary_bytes >= found
-
-
-@pytest.mark.parametrize("lanes", ["half", "float"])
 @pytest.mark.parametrize(
-    ("updates", "length", "table"),
-    [(4096, 768, 30_522), (16_384, 1024, 30_522), (8, 16, 4), (1, 1, 1), (5000, 1, 10_000_000)],
+    ("batch", "channels", "field", "kernel", "stride"),
+    [
+        (64, (32, 64), 3, 56, 1),
+        (17, (3, 768), 16, 14, 16),  # of patches: the result is larger than the kernel
+    ],
 )
-def test_scatters(updates: int, length: int, table: int, lanes: str) -> None:
-    size = 2 if lanes == "half" else 4
-    plan = plan_scatter(GatherProblem(updates, length, table, size), lanes, _TARGET, 383_000)
-    assert plan.columns * plan.rows * plan.lookups <= _TARGET.compute_tiles
-    received = -(-updates // plan.lookups) * -(-length // plan.columns) * size
-    assert received <= plan.temporary_bytes <= 383_000
-    assert (plan.compute[1] > 0) == (plan.lookups > 1)
-
-
-def test_more_updates_cost_more() -> None:
-    cycles = [
-        plan_scatter(GatherProblem(count, 768, 30_522, 2), "half", _TARGET, 383_000).cycles
-        for count in (256, 4096, 65_536)
-    ]
-    assert cycles == sorted(set(cycles))
-
-
-def test_weight_gradients_become_products() -> None:
+def test_weight_gradients_become_products(
+    batch: int, channels: tuple[int, int], field: int, kernel: int, stride: int
+) -> None:
     """The batch is the input channels: with a large kernel in them, units are busy."""
+    width = stride * (kernel - 1) + field
     problem = ConvProblem(
-        *("half", "float", "half"), 1, 64, (3, 3), 32, 64, (56, 56), inputs=(58, 58),
+        *("half", "float", "half"), 1, channels[0], (field, field), batch, channels[1],
+        (kernel, kernel), dilations=(stride, stride), inputs=(width, width),
         inputs_lie=ROWS, weights_lie=ROWS,
     )  # fmt: skip
     plan = Planner(_TARGET).plan(problem, 0.6)
-    assert plan.expanded == 56 * 56
+    assert plan.expanded == kernel * kernel
+    assert plan.fits
     _check_cover(problem, plan)
 
 

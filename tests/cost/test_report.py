@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, parser
+from onnx import TensorProto, helper, numpy_helper, parser
 
 import popc
 from popc.cost import CostReport, Cycles, Phase, estimate_costs, format_costs
@@ -151,6 +151,33 @@ def test_chips_hold_what_they_run() -> None:
     assert max(step.temporary for step in split.memory[0].steps) == buffer
     assert max(peaks) <= alone.memory[0].peak_bytes
     assert alone.memory[1].steps[0].activations == 0
+
+
+def test_only_ops_of_a_full_chip_are_planned_for_less_memory() -> None:
+    """A chip that holds too much says nothing about products on another one."""
+    found = []
+    for held in (1_000, 4_850_000):
+        text = f"""<ir_version: 8, opset_import: ["": 17]>
+        m (float[1024, 1024] x, float[1024, 1024] w, float[1] h)
+            => (float[1024, 1024] y, float[{held}] z) {{
+            z = Add(h, table)
+            y = MatMul(x, w)
+        }}"""
+        model = parser.parse_model(text)
+        table = numpy_helper.from_array(np.ones(held, np.float32), "table")
+        model.graph.initializer.append(table)
+        graph = import_graph(model)
+        for op in graph.ops:
+            op.settings = replace(op.settings, virtual_graph=int(op.op_type == "MatMul"))
+        schedule = build_schedule(graph)
+        target = configure_target(_TARGET, num_ipus=2, tiles_per_ipu=30)
+        plan = plan_memory(graph, schedule, inplace=False)
+        found.append(estimate_costs(graph, schedule, plan, target))
+    small, large = found
+    assert [chip.fits for chip in large.memory] == [False, True]
+    plans = [[op.plans for op in report.ops if op.op_type == "MatMul"] for report in found]
+    assert plans[0] == plans[1]
+    assert small.fits
 
 
 def test_sharing_memory_saves_some() -> None:

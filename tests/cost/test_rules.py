@@ -15,6 +15,7 @@ from popc.cost.rules import RULES
 from popc.ir import Graph, OpSettings
 from popc.memory import plan_memory
 from popc.ops import OPS
+from popc.ops.build import build
 from popc.schedule import build_schedule
 from popc.target import find_target
 from popc.transforms.base import run_to_fixed_point
@@ -133,6 +134,36 @@ def test_attention_is_the_sum_of_its_parts() -> None:
     assert "exp" in names
     assert names.index("exp") < len(names) - 1
     assert len(op.plans) == 2
+
+
+def test_foundof_softmax_take_whole_rows_as_softmax_does() -> None:
+    """A product leaves rows on several tiles, forward and backward."""
+    small, half = SmallGraph(), DType.FLOAT16
+    x, weights = small.input(96, 197, 64, dtype=half), small.input(96, 64, 197, dtype=half)
+    y = small("Softmax", small("MatMul", x, weights), axis=-1)
+    gradient = small("MatMul", small.input(96, 197, 64, dtype=half), weights)
+    small.output(small("SoftmaxGrad", gradient, y, axis=-1))
+    schedule = build_schedule(small.graph)
+    report = estimate_costs(small.graph, schedule, plan_memory(small.graph, schedule), _TARGET)
+    copies = {
+        op.op_type: [phase for phase in op.phases if phase.name == "rows"] for op in report.ops
+    }
+    assert copies["SoftmaxGrad"] == copies["Softmax"]
+    assert len(copies["Softmax"]) == 2  # an exchange, and copies on every tile
+
+
+def test_foundof_attention_take_whole_rows_twice() -> None:
+    """Scores, which are computed again, and their gradient."""
+    small, half = SmallGraph(), DType.FLOAT16
+    inputs = [small.input(8, 12, 197, 64, dtype=half) for _ in range(3)]
+    y = small("Attention", *inputs, scale=0.125)
+    operands = [*inputs, None, None, y, y]
+    found = build(small.graph, "AttentionGrad", operands, {"scale": 0.125}).outputs
+    small.output(found[0])
+    schedule = build_schedule(small.graph)
+    report = estimate_costs(small.graph, schedule, plan_memory(small.graph, schedule), _TARGET)
+    copies = [[phase.name for phase in op.phases].count("rows") for op in report.ops]
+    assert copies == [2, 4]
 
 
 def test_an_epilogue_costs_what_its_ops_do() -> None:

@@ -21,7 +21,6 @@ __all__ = ["Planner"]
 
 # Serial splits (input channels, output channels) that are tried until a plan fits.
 _SERIAL = ((1, 1), (1, 2), (2, 1), (1, 4), (4, 1), (1, 8), (8, 1), (1, 16), (16, 1), (1, 32))
-_FEW_CHANNELS = 16
 
 
 class Planner:
@@ -137,17 +136,12 @@ def _forms(problem: ConvProblem) -> Iterator[ConvProblem]:
     yield flat
     if flat.positions == 1:
         yield flat.with_operands_swapped()
-    elif flat.in_channels < _FEW_CHANNELS or _is_weight_update(flat):
+    elif all(kernel <= size for kernel, size in zip(flat.kernel, flat.inputs, strict=True)):
         yield flat.with_kernel_in_channels(rows=False)
         if flat.kernel[0] > 1:
             product = flat.with_kernel_in_channels(rows=True)
             yield product
             yield product.with_operands_swapped()
-
-
-def _is_weight_update(problem: ConvProblem) -> bool:
-    """True if the kernel is larger than what it makes, as where a gradient is the kernel."""
-    return problem.positions > problem.field[0] * problem.field[1]
 
 
 def _plan(

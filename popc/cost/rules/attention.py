@@ -6,7 +6,7 @@ from typing import Final
 
 from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import Layout, device_bytes
-from popc.cost.planner import PLACED, ROWS, OperandLayout
+from popc.cost.planner import PLACED, ROWS, OperandLayout, Plan
 from popc.cost.rules.common import CostRule, softmax_steps, steps
 from popc.cost.work import Work
 
@@ -26,9 +26,7 @@ def _attention(work: Work) -> None:
     if work.has(3) or work.integer("causal"):
         work.receive("mask", work.machine.share(scores, q.dtype) * device_bytes(q.dtype), sources=4)
         work.binary("add", size=scores, dtype=q.dtype)
-    parts = ceil_div(keys, max(product.channels_per_tile, 1))
-    if parts > 1:
-        work.bring_rows_together(scores, keys, q.dtype, parts)
+    parts = _bring_rows_together(work, scores, product)
     softmax_steps(work, scores, groups * rows)
     # Values come with their channels side by side; as second operand they are wanted by key.
     weights = ROWS if parts > 1 else OperandLayout(product.block)
@@ -37,16 +35,27 @@ def _attention(work: Work) -> None:
     work.layout = Layout(f"{plan}", 0, plan.block, turned=plan.swapped)
 
 
+def _bring_rows_together(work: Work, size: int, product: Plan) -> int:
+    """Whole rows of ``size`` scores go where softmax takes them; the tiles that shared one."""
+    q, keys = work.input(), work.input(1).shape[2]
+    parts = int(ceil_div(keys, max(product.channels_per_tile, 1)))
+    if parts > 1:
+        work.bring_rows_together(size, keys, q.dtype, parts)
+    return parts
+
+
 def _attention_grad(work: Work) -> None:
     q, k, v = (work.input(index) for index in range(3))
     batch, heads, rows, depth = q.shape
     groups, keys, width = batch * heads, k.shape[2], v.shape[3]
     scores = groups * rows * keys
-    work.matmul(groups, rows, depth, keys, q.dtype)  # the scores again
+    again = work.matmul(groups, rows, depth, keys, q.dtype)  # the scores
     work.held = 3 * work.machine.share(scores, q.dtype) * device_bytes(q.dtype)
     work.scaled("add", size=scores)
+    _bring_rows_together(work, scores, again)
     softmax_steps(work, scores, groups * rows)
-    work.matmul(groups, rows, width, keys, q.dtype)  # their gradient
+    gradient = work.matmul(groups, rows, width, keys, q.dtype)  # of the scores
+    _bring_rows_together(work, scores, gradient)
     work.binary("add", size=scores, dtype=q.dtype)
     work.reduce(scores, groups * rows, q.dtype)
     work.spread(groups * rows, scores, q.dtype)

@@ -16,12 +16,14 @@ def _rows(work: Work) -> int:
     return max(x.size // max(x.shape[work.integer("axis", -1)] if x.rank else 1, 1), 1)
 
 
-def _bring_rows_together(work: Work) -> None:
-    """A tile takes whole rows, also if a matrix product has left them on several."""
-    x, layout = work.input(), work.layout_of(work.op.operand(0))
-    if layout.row_parts > 1 and work.integer("axis", -1) in {-1, x.rank - 1}:
-        work.bring_rows_together(x.size, x.shape[-1], x.dtype, layout.row_parts)
-        work.layout = LINEAR
+def _bring_rows_together(work: Work, index: int = 0) -> bool:
+    """A tile takes whole rows; true if a matrix product has left them on several."""
+    x, layout = work.input(index), work.layout_of(work.op.operand(index))
+    if layout.row_parts == 1 or work.integer("axis", -1) not in {-1, x.rank - 1}:
+        return False
+    work.bring_rows_together(x.size, x.shape[-1], x.dtype, layout.row_parts)
+    work.layout = LINEAR
+    return True
 
 
 def _softmax(work: Work) -> None:
@@ -38,7 +40,9 @@ def _log_softmax(work: Work) -> None:
 
 def _gradient(work: Work) -> None:
     x, rows = work.input(), _rows(work)
-    work.align(1)
+    brought = [_bring_rows_together(work, index) for index in range(2)]
+    if not any(brought):
+        work.align(1)
     work.binary("add")
     work.reduce(x.size, rows, x.dtype)
     work.spread(rows, x.size, x.dtype)
