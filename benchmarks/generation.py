@@ -7,8 +7,10 @@ float32 and with products of weights in four bits.  Of the latter, activations a
 model permits 8 bits (`accuracy_level`), which is what llama.cpp always takes.
 
 popc keeps keys and values in its program, onnxruntime is given them with every call.  The engines
-take turns.  popc and onnxruntime must choose the same tokens; llama.cpp, which computes parts in
-half precision, chooses another at times.  It takes part where llama-cpp-python and gguf are
+take turns.  popc and onnxruntime must choose the same tokens, unless activations are rounded: what
+lies between two bytes becomes the other one for the last bit of a sum, and onnxruntime departs as
+far from itself if its inputs change by a millionth.  llama.cpp, which computes parts in half
+precision, chooses another token at times.  It takes part where llama-cpp-python and gguf are
 installed: `pip install --group generation`.
 """
 

@@ -4,6 +4,26 @@
 
 #include "../support/simd.h"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+// A vector of bytes with signs, as floats.  gcc would move them one by one.
+static inline Floats floats_of_bytes(const int8_t *from) {
+#if defined(__AVX512F__)
+    const __m128i bytes = _mm_loadu_si128((const __m128i_u *)from);
+    return (Floats)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+#elif defined(__AVX2__)
+    const __m128i bytes = _mm_loadu_si64(from);
+    return (Floats)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+#else
+    typedef int8_t Bytes __attribute__((vector_size(LANES)));
+    Bytes bytes;
+    memcpy(&bytes, from, sizeof(bytes));
+    return __builtin_convertvector(bytes, Floats);
+#endif
+}
+
 // Rows of numbers, low bits of each word first.  A number less its zero point, times its scale, is what
 // it stands for; both are those of its block.
 typedef struct {

@@ -18,7 +18,8 @@ enum { ROWS = 2, COLUMNS = 2 };
 #endif
 enum {
     MOST_PLANES = 4,
-    QUAD = 4,  // scales that are loaded at once, if that is enough
+    PAIR = 2,
+    QUAD = 4,  // scales that are loaded at once
     CACHED = 1 << 17,  // bytes of rounded rows that meet columns in turn
 };
 
@@ -44,6 +45,12 @@ INLINE Few first_of(int64_t count) {
 INLINE Floats load_few(const float *from, Few few) {
     return (Floats)_mm512_maskz_loadu_ps(few, from);
 }
+INLINE Floats quad_at(const float *from) {
+    return (Floats)_mm512_castps128_ps512(_mm_loadu_ps(from));
+}
+INLINE Floats pair_at(const float *from) {
+    return (Floats)_mm512_castsi128_si512(_mm_loadu_si64(from));
+}
 INLINE Floats load_quad(const float *from, Few few) {
     return (Floats)_mm512_castps128_ps512(_mm_maskz_loadu_ps((__mmask8)few, from));
 }
@@ -61,6 +68,12 @@ INLINE Floats spread(Floats values, Ints places) {
 typedef __m256i Few;
 INLINE Few first_of(int64_t count) { return first_lanes(lesser(count, LANES)); }
 INLINE Floats load_few(const float *from, Few few) { return (Floats)_mm256_maskload_ps(from, few); }
+INLINE Floats quad_at(const float *from) {
+    return (Floats)_mm256_castps128_ps256(_mm_loadu_ps(from));
+}
+INLINE Floats pair_at(const float *from) {
+    return (Floats)_mm256_castsi128_si256(_mm_loadu_si64(from));
+}
 INLINE Floats load_quad(const float *from, Few few) {
     return (Floats)_mm256_castps128_ps256(_mm_maskload_ps(from, _mm256_castsi256_si128(few)));
 }
@@ -104,12 +117,9 @@ typedef struct {
 
 // Zero points of a column less the middle of the range, times scales: those of a vector of blocks.
 INLINE Floats shifts_at(const PackedBits *bits, int64_t place, Few few) {
-    typedef int8_t Offsets __attribute__((vector_size(LANES)));
     const Floats scales = load_few(bits->scales + place, few);
     if (bits->float_offsets) return scales * load_few(bits->float_offsets + place, few);
-    Offsets offsets;
-    memcpy(&offsets, bits->offsets + place, sizeof(offsets));
-    return scales * __builtin_convertvector(offsets, Floats);
+    return scales * floats_of_bytes(bits->offsets + place);
 }
 
 // Takes the shifts of all blocks, times their sums, from totals.
@@ -176,11 +186,20 @@ INLINE Lines lines_of(const Part *part) {
     return lines;
 }
 
-// The scales of lanes.  Loads across lines of the cache take longer: no more is loaded than is needed.
+// The scales of lanes.  Loads across lines of the cache, and of parts, take longer.
 INLINE void load_scales(
-    const Part *part, const Lines *lines, int64_t block, Floats scales[COLUMNS]) {
+    const Part *part, const Lines *lines, int64_t block, Floats scales[COLUMNS], const bool whole) {
+    const int count = LANES >> part->shift;
+    if (count <= 1) {
+        UNROLLED_FOR (int c = 0; c < COLUMNS; c++) scales[c] = all_of(lines->scales[c][block]);
+        return;
+    }
     const Few few = first_of(part->bits->blocks - block);
-    if (LANES >> part->shift <= QUAD)
+    if (whole && count == QUAD)
+        UNROLLED_FOR (int c = 0; c < COLUMNS; c++) scales[c] = quad_at(lines->scales[c] + block);
+    else if (whole && count == PAIR)
+        UNROLLED_FOR (int c = 0; c < COLUMNS; c++) scales[c] = pair_at(lines->scales[c] + block);
+    else if (count <= QUAD)
         UNROLLED_FOR (int c = 0; c < COLUMNS; c++)
             scales[c] = load_quad(lines->scales[c] + block, few);
     else
@@ -189,35 +208,47 @@ INLINE void load_scales(
     UNROLLED_FOR (int c = 0; c < COLUMNS; c++) scales[c] = spread(scales[c], part->places);
 }
 
-INLINE void multiply_part(const Part *part, const int rows, const int width, const SumsFn sums_of) {
+// Adds the products of a vector of numbers of each column, of which the last may not be `whole`.
+INLINE void add_vectors(
+    const Part *part, const Lines *lines, int64_t word, Floats (*totals)[COLUMNS], const int rows,
+    const int width, const SumsFn sums_of, const bool whole) {
     const PackedBits *bits = part->bits;
     const int planes = 8 / width;
-    const int64_t line = (planes + 2) * VECTOR_BYTES, next = COLUMNS * bits->words;
-    const Lines lines = lines_of(part);
-    Floats totals[ROWS][COLUMNS] = {{{0}}};
-    const char *left = part->left;
-    if (rows == 1) expect_scales(part);
-    for (int64_t word = 0; word < bits->words; word += LANES, left += line) {
-        const Few lanes = first_of(bits->words - word);
-        Ints numbers[COLUMNS][MOST_PLANES];
-        Floats scales[COLUMNS];
-        load_scales(part, &lines, word >> part->shift, scales);
+    const Few lanes = first_of(bits->words - word);
+    const char *left = part->left + word / LANES * (planes + 2) * VECTOR_BYTES;
+    Ints numbers[COLUMNS][MOST_PLANES];
+    Floats scales[COLUMNS];
+    load_scales(part, lines, word >> part->shift, scales, whole);
+    UNROLLED_FOR (int c = 0; c < COLUMNS; c++) {
+        const float *from = lines->words[c] + word;
+        const Ints stored = (Ints)(whole ? load(from) : load_few(from, lanes));
+        if (rows == 1) __builtin_prefetch(from + COLUMNS * bits->words);
+        UNROLLED_FOR (int p = 0; p < planes; p++) numbers[c][p] = plane_of(stored, width, p);
+    }
+    UNROLLED_FOR (int r = 0; r < rows; r++) {
+        const char *from = left + r * part->row, *behind = from + planes * VECTOR_BYTES;
+        const Ints start = ints_at(behind);
+        const Floats by = (Floats)ints_at(behind + VECTOR_BYTES);
         UNROLLED_FOR (int c = 0; c < COLUMNS; c++) {
-            const Ints stored = (Ints)load_few(lines.words[c] + word, lanes);
-            if (rows == 1) __builtin_prefetch(lines.words[c] + word + next);
-            UNROLLED_FOR (int p = 0; p < planes; p++) numbers[c][p] = plane_of(stored, width, p);
-        }
-        UNROLLED_FOR (int r = 0; r < rows; r++) {
-            const char *from = left + r * part->row, *behind = from + planes * VECTOR_BYTES;
-            const Ints start = ints_at(behind);
-            const Floats by = (Floats)ints_at(behind + VECTOR_BYTES);
-            UNROLLED_FOR (int c = 0; c < COLUMNS; c++) {
-                const Ints sums = sums_of(start, numbers[c], from, width);
-                totals[r][c] += __builtin_convertvector(sums, Floats) * (by * scales[c]);
-            }
+            const Ints sums = sums_of(start, numbers[c], from, width);
+            totals[r][c] += __builtin_convertvector(sums, Floats) * (by * scales[c]);
         }
     }
-    if (bits->offsets || bits->float_offsets) shift_totals(part, left, totals, rows);
+}
+
+INLINE void multiply_part(const Part *part, const int rows, const int width, const SumsFn sums_of) {
+    const PackedBits *bits = part->bits;
+    const Lines lines = lines_of(part);
+    Floats totals[ROWS][COLUMNS] = {{{0}}};
+    if (rows == 1) expect_scales(part);
+    int64_t word = 0;
+    for (; word + LANES <= bits->words; word += LANES)
+        add_vectors(part, &lines, word, totals, rows, width, sums_of, true);
+    if (word < bits->words) add_vectors(part, &lines, word, totals, rows, width, sums_of, false);
+    if (bits->offsets || bits->float_offsets) {
+        const int64_t vectors = ceil_div(bits->words, LANES);
+        shift_totals(part, part->left + vectors * (8 / width + 2) * VECTOR_BYTES, totals, rows);
+    }
     UNROLLED_FOR (int r = 0; r < rows; r++)
         store_totals(totals[r], part->out + r * part->out_row, part->columns);
 }

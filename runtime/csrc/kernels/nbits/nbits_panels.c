@@ -5,16 +5,11 @@
 
 #include "../matmul/gemm.h"
 
-#if VECTOR_BYTES == 64
-#include <immintrin.h>
-#endif
-
 enum {
     VECTORS = PANEL_COLUMNS / LANES > 0 ? PANEL_COLUMNS / LANES : 1,  // of a line of a panel
     CHAINS = LANES == 16 ? 4 : 2,  // sums in flight
 };
 typedef uint32_t Words __attribute__((vector_size(VECTOR_BYTES)));
-typedef int8_t Bytes __attribute__((vector_size(LANES)));
 
 Turned ISA(turn_bits)(const PackedBits *bits, int64_t first, float *to) {
     const int64_t rest = bits->rows - first, rows = rest < PANEL_COLUMNS ? rest : PANEL_COLUMNS;
@@ -56,9 +51,7 @@ INLINE Floats number_of(Words words, const int width, const int place) {
 INLINE Floats offset_of(const Turned *panel, int64_t block, int column) {
     const int64_t place = block * PANEL_COLUMNS + column;
     if (panel->float_offsets) return load(panel->float_offsets + place);
-    Bytes bytes;
-    memcpy(&bytes, panel->offsets + place, sizeof(bytes));
-    return __builtin_convertvector(bytes, Floats);
+    return floats_of_bytes(panel->offsets + place);
 }
 
 // `width` and `shifted` (whether there are zero points) are constants wherever this is called.
