@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,7 +40,7 @@ from popc_runtime.format import (
     format_program,
     instructions_of,
 )
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from popc.cost import CostReport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeAlias, TypedDict, Unpack
 
 from popc.frontend import (
@@ -35,7 +35,7 @@ from popc.progress import UNWATCHED, Watch
 from popc.transforms import excludable_passes, optional_passes
 from popc_runtime.errors import UsageError
 from popc_runtime.format import Origin
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from popc.training import TrainingSettings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from popc.archive.archive import Archive
 from popc.archive.limits import require_memory, require_readable
@@ -37,7 +36,7 @@ from popc_runtime.format import (
     encode_program,
     oldest_reader,
 )
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.lazy import installed_version
 from popc_runtime.kernels.custom import CALL, OPERATOR
 

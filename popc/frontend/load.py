@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -30,7 +29,7 @@ from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.walk import all_nodes, nested_graphs, node_name
 from popc_runtime.errors import ModelError, ResourceError, UsageError
 from popc_runtime.format import MAGIC, Array
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.process.paths import read_regular, usable_path
 
 __all__ = ["LoadedModel", "ModelSource", "expose_tensors", "load_model"]

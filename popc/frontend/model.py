@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import Self
 
@@ -50,7 +50,7 @@ from popc.frontend.written import lost_statistics
 from popc.ir import Graph, Tensor, TensorType
 from popc_runtime.errors import ModelError, OptionError, TooMuchWorkError, UnsupportedOpError
 from popc_runtime.format import DType
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, replace
 
 __all__ = ["Bindings", "ImportedModel", "import_model"]
 

@@ -7,7 +7,6 @@ to, or replaces, what is said of its kind.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
@@ -16,7 +15,7 @@ from popc.options.replica_groups import GroupsKind, ReplicaGroups
 from popc.options.suggest import did_you_mean
 from popc.options.table import FrozenTable
 from popc_runtime.format import OptionValue
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import field_names, frozen
 
 __all__ = [
     "LocationKind",
@@ -113,7 +112,7 @@ _KINDS: Final[dict[str, Kind[Any]]] = {
     "min_elements_for_off_chip": Whole(),
     "min_elements_for_replicated_tensor_sharding": Whole(),
 }
-assert set(_KINDS) == {field.name for field in fields(TensorLocation)}
+assert set(_KINDS) == set(field_names(TensorLocation))
 
 # Our names by PopART's, without the record that they are in.
 _SPELLINGS: Final = {

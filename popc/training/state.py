@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from popc.frontend import ImportedModel, LoadedModel, stored_values
@@ -12,6 +11,7 @@ from popc.ops.divergence import find_divergence
 from popc.options import Options, StreamMode
 from popc_runtime.errors import ModelError
 from popc_runtime.format import VariableRole
+from popc_runtime.ground.frozen import replace
 
 if TYPE_CHECKING:
     from popc.optimizers import Sharing

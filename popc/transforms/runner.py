@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -16,7 +15,7 @@ from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.patterns import is_on
 from popc.transforms.pipeline import PIPELINE, PassPhase
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, replace
 
 __all__ = ["Transformation", "cut_before_gradients", "prepare_for_training", "transform"]
 
