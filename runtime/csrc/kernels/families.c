@@ -28,6 +28,7 @@
     _(EXTREMES)            \
     _(FOLDED_LINES)        \
     _(FOLDED_WINDOWS)      \
+    _(FOUND)               \
     _(FUNCTIONS)           \
     _(FUSED_MAPS)          \
     _(GATHERS)             \

@@ -53,9 +53,73 @@ def test_a_size(library: Library, other: Array | None) -> None:
     _both(library, "CheckSize", [np.array(4), other], {**_BOUND, "bound": -1})
 
 
+def _found(
+    library: Library,
+    opcode: str,
+    inputs: list[Array | None],
+    rows: tuple[int, ...],
+    attributes: Mapping[str, Any],
+) -> Array:
+    """The results of both engines are the same; what was found."""
+    outs = [np.full(rows, -1, np.int64), np.full((), -1, np.int64)]
+    expected = numpy_results(opcode, inputs, outs, attributes)
+    found = native_results(library, opcode, inputs, outs, attributes)
+    assert found is not None
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    return found[0]
+
+
+_ZEROS = np.array([0.0, -0.0, 1.0, -2.0, np.nan, np.inf, 0.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32),
+        *(np.int64, np.uint64, np.float16, np.float32, np.float64),
+    ],
+)
+@pytest.mark.parametrize("shape", [(), (1,), (24,), (3, 8), (2, 3, 1, 5)])
+def test_what_is_not_zero(library: Library, shape: tuple[int, ...], dtype: Any) -> None:
+    with np.errstate(invalid="ignore"):
+        x = np.resize(_ZEROS, shape).astype(dtype)
+    for laid in (x, x.T, x[..., ::2] if x.ndim else x, np.broadcast_to(x, (2, *x.shape))):
+        whole = {"bound": laid.size, "tensor": "places"}
+        _found(library, "NonZero", [laid], (laid.ndim, laid.size), whole)
+        most = int(np.count_nonzero(laid))
+        _found(library, "NonZero", [laid], (laid.ndim, most), {**whole, "bound": most})
+
+
+def _boxes(*shape: int) -> Array:
+    """Boxes on a grid, so that many overlap by the same, and some have no size."""
+    return np.random.default_rng(2).integers(0, 6, (*shape, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("centred", [0, 1])
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 0.5, 1.0])
+@pytest.mark.parametrize("limit", [-1, 0, 1, 3, 99])
+def test_boxes(library: Library, limit: int, overlap: float, centred: int) -> None:
+    """Equal scores, scores that are no numbers, boxes that do not count, a least score."""
+    boxes = _boxes(2, 40)
+    boxes[1, 3], boxes[1, 5, 2] = np.nan, np.inf
+    scores = np.random.default_rng(3).integers(-3, 9, (2, 3, 40)).astype(np.float32) / 8
+    scores[0, 1, ::7], scores[1, 2, :3] = np.nan, [-0.0, np.inf, -np.inf]
+    attributes = {"bound": 240, "tensor": "boxes", "center_point_box": centred}
+    numbers = [np.array([limit]), np.array(overlap, np.float32)]
+    for least in (None, np.array([0.25], np.float32), np.array(-np.inf, np.float32)):
+        for used in (None, np.array(25), np.array(40), np.array(0)):
+            inputs = [boxes, scores, *numbers, least, used]
+            _found(library, "NonMaxSuppression", inputs, (240, 3), attributes)
+    strided = [boxes[:, ::-1], scores.transpose(0, 1, 2)[:, ::2], *numbers, None, None]
+    _found(library, "NonMaxSuppression", strided, (160, 3), {**attributes, "bound": 160})
+
+
 @pytest.mark.parametrize(
     ("opcode", "inputs"),
     [
+        ("NonZero", [np.ones((5,))]),
+        ("NonZero", [np.array([0, 1, 1, 1, 1, 1])]),
         ("CheckSize", [np.array(5), None]),
         ("CheckSize", [np.array(-1), None]),
         ("CheckSize", [np.array(3), np.array(2)]),
@@ -68,7 +132,9 @@ def test_faults_are_told_as_by_numpy(
 ) -> None:
     first = inputs[0]
     assert first is not None
-    out, attributes = [np.empty(first.shape, np.int64)], {**_BOUND, "padding": 0}
+    outs = [np.empty((1, 4), np.int64), np.empty((), np.int64)]
+    out = outs if opcode == "NonZero" else [np.empty(first.shape, np.int64)]
+    attributes = {**_BOUND, "padding": 0}
     with pytest.raises(IndexError) as told:
         numpy_results(opcode, inputs, out, attributes)
     with pytest.raises(NativeFailure) as found:

@@ -285,6 +285,8 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "sizes": (
         "CheckSize",
+        "NonMaxSuppression",
+        "NonZero",
         "PlacesWithin",
     ),
     "softmax": (
