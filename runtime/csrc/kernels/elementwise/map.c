@@ -22,7 +22,7 @@ typedef struct {
 
 // What a chunk costs, in additions.  What is converted goes by blocks of 4 KiB at most for each operand,
 // and is still in the first cache when the loop reads it.
-enum { CHUNK_COST = 32768, BLOCK = 512, WIDEST = 8 };
+enum { CHUNK_COST = 16384, BLOCK = 512, WIDEST = 8 };
 
 // Strides of `tensor` when it is broadcast to the shape of `out`; false if it cannot be.
 static bool broadcast(const Tensor *tensor, const Tensor *out, int64_t *strides) {

@@ -9,7 +9,7 @@
 // Bounds of a record, which native/encoders/fused.py keeps to; and elements of a block: 4 KiB of floats
 // for each slot, so that what a few steps read and write stays in the first cache.
 enum { MAX_TENSORS = 24, MAX_SLOTS = 24, MAX_STEPS = 96, BLOCK = 1024 };
-enum { CHUNK_COST = 32768 };  // of a chunk, in additions, as in map.c
+enum { CHUNK_COST = 16384 };  // of a chunk, in additions, as in map.c
 enum { WORTH_ROW = 256 };  // elements of a row that are a block of their own
 
 // A tensor in the order in which elements of the result lie in memory.
