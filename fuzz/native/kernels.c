@@ -113,7 +113,8 @@ static bool add_tensor(Case *made, Reader *reader) {
 // numbers, and where in a larger tensor a window lies.
 static bool is_trusting(const char *name) {
     static const char *const names[] = {"MoveAt",          "Round_narrow", "Dropout_f32",
-                                        "Multinomial_f32", "RandomNormal", "RandomUniform"};
+                                        "Multinomial_f32", "RandomNormal", "RandomSeed",
+                                        "RandomUniform"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;
