@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import count
 from math import ceil
 from typing import Any
 
 import onnx
-from onnx import helper
 
 from samples.network_builder import NetworkBuilder
-from samples.published import attention_of_heads
+from samples.published import vit_of
 
 __all__ = ["efficientnet_b4", "resnext101", "vit_base_dropped"]
 
@@ -22,7 +20,7 @@ def resnext101(dtype: str = "float32") -> onnx.ModelProto:
     """
     b = NetworkBuilder("resnext101", dtype, training=True)
     b.place = (0, 0)
-    image, x = _pixels(b, 224)
+    image, x = b.pixels(224)
     x = b("Relu", _conv(b, x, "stem", (3, 64), 7, 2, norm=32))
     x = b("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     inputs = 64
@@ -40,7 +38,7 @@ def resnext101(dtype: str = "float32") -> onnx.ModelProto:
             y = _conv(b, y, f"{name}.conv3", (width, outputs), 1, norm=32)
             x = b("Relu", b("Add", y, shortcut), name=f"{name}.out")
             inputs = outputs
-    return _classified(b, image, x, 2048)
+    return b.model([image], [b.classify(x, 2048)])
 
 
 # Kernel, blocks, channels in and out, stride of the first block (Tan and Le 2019, table 1).
@@ -63,7 +61,7 @@ def efficientnet_b4(dtype: str = "float32") -> onnx.ModelProto:
     """
     b = NetworkBuilder("efficientnet_b4", dtype, training=True)
     b.place = (0, 0)
-    image, x = _pixels(b, 380)
+    image, x = b.pixels(380)
     x = _swish(b, _conv(b, x, "stem", (3, _width(32)), 3, 2, norm=4))
     for number, (kernel, repeats, first, last, stride) in enumerate(_BLOCKS, 1):
         if number == 4:
@@ -76,7 +74,7 @@ def efficientnet_b4(dtype: str = "float32") -> onnx.ModelProto:
             widths = (widths[1], widths[1])
     top = _width(1280)
     x = _swish(b, _conv(b, x, "top", (_width(320), top), 1, norm=4))
-    return _classified(b, image, x, top)
+    return b.model([image], [b.classify(x, top)])
 
 
 def _width(channels: int) -> int:
@@ -115,38 +113,12 @@ def vit_base_dropped(dtype: str = "float32") -> onnx.ModelProto:
     b = NetworkBuilder("vit_base_dropped", dtype, training=True)
     b.place = (0, 0)
     ratio, training = b.full("dropped", value=0.1), b.truth("training")
-    numbers = count()
 
     def dropout(x: str) -> str:
-        return b("Dropout", x, ratio, training, name=f"dropped{next(numbers)}")
+        return b("Dropout", x, ratio, training)
 
-    weight = b.weight("patch.weight", 768, 3, 16, 16, scale=0.03)
-    x = b("Conv", "image", weight, b.full("patch.bias", 768), strides=[16, 16], name="patch.conv")
-    x = b("Transpose", b("Reshape", x, b.integers("patches", 0, 768, 196)), perm=[0, 2, 1])
-    token_shape = b("Concat", b("Shape", x, end=1), b.integers("token_shape", 1, 768), axis=0)
-    token = b("Expand", b.weight("class_token", 1, 1, 768), token_shape)
-    x = b("Add", b("Concat", token, x, axis=1), b.weight("positions", 197, 768, scale=0.02))
-    x = dropout(x)
-    for layer in range(12):
-        b.place = (layer // 3, layer // 3)
-        name = f"layer{layer}"
-        y = b.layer_norm(x, f"{name}.norm1", 768)
-        y = dropout(attention_of_heads(b, y, name, 768, 12, 197, ""))
-        x = b("Add", x, y, name=f"{name}.middle")
-        y = b("Gelu", b.linear(b.layer_norm(x, f"{name}.norm2", 768), f"{name}.up", 768, 3072))
-        y = dropout(b.linear(dropout(y), f"{name}.down", 3072, 768))
-        x = b("Add", x, y, name=f"{name}.end")
-    x = b("Gather", b.layer_norm(x, "norm", 768), b.integers("first", 0), axis=1)
-    b("Identity", b.linear(b("Flatten", x), "head", 768, 1000), name="logits")
-    return b.model([b.floats("image", "batch", 3, 224, 224)], [b.floats("logits", "batch", 1000)])
-
-
-def _pixels(b: NetworkBuilder, size: int) -> tuple[onnx.ValueInfoProto, str]:
-    """An input of bytes, 0 to 255, and the same as numbers up to 1."""
-    image = b.floats("image", "batch", 3, size, size)
-    image.type.tensor_type.elem_type = onnx.TensorProto.UINT8
-    numbers = b("Cast", "image", to=helper.np_dtype_to_tensor_dtype(b.dtype))
-    return image, b("Mul", numbers, b.full("image.scale", value=1 / 255))
+    places = [(layer // 3, layer // 3) for layer in range(12)]
+    return vit_of(b, 12, dropout=dropout, places=places)
 
 
 def _conv(
@@ -162,8 +134,7 @@ def _conv(
 ) -> str:
     """A convolution of ``channels`` (in, out), with a bias, or normalised by ``norm`` groups."""
     inputs, outputs = channels
-    scale = (2 * groups / (kernel * kernel * inputs)) ** 0.5
-    weight = b.weight(f"{name}.weight", outputs, inputs // groups, kernel, kernel, scale=scale)
+    weight = b.filters(f"{name}.weight", inputs, outputs, kernel, groups)
     bias = b.full(f"{name}.bias", outputs)
     settings: dict[str, Any] = {
         "auto_pad": "SAME_UPPER",
@@ -179,12 +150,3 @@ def _conv(
 
 def _swish(b: NetworkBuilder, x: str) -> str:
     return b("Mul", x, b("Sigmoid", x))
-
-
-def _classified(
-    b: NetworkBuilder, image: onnx.ValueInfoProto, x: str, channels: int
-) -> onnx.ModelProto:
-    """The model whose last feature maps are ``x``."""
-    x = b("Flatten", b("GlobalAveragePool", x))
-    b("Identity", b.linear(x, "classifier", channels, 1000), name="logits")
-    return b.model([image], [b.floats("logits", "batch", 1000)])

@@ -89,6 +89,24 @@ class NetworkBuilder:
         bias = self.full(f"{name}.bias", size)
         return self("LayerNormalization", x, scale, bias, axis=-1, name=f"{name}.out")
 
+    def filters(self, name: str, inputs: int, outputs: int, kernel: int, groups: int = 1) -> str:
+        """The weight of a convolution with windows of ``kernel`` by ``kernel``."""
+        scale = (2 * groups / (kernel * kernel * inputs)) ** 0.5
+        return self.weight(name, outputs, inputs // groups, kernel, kernel, scale=scale)
+
+    def pixels(self, size: int) -> tuple[onnx.ValueInfoProto, str]:
+        """An input of bytes, 0 to 255, and the same as numbers up to 1."""
+        image = self.floats("image", "batch", 3, size, size)
+        image.type.tensor_type.elem_type = onnx.TensorProto.UINT8
+        numbers = self("Cast", "image", to=helper.np_dtype_to_tensor_dtype(self.dtype))
+        return image, self("Mul", numbers, self.full("image.scale", value=1 / 255))
+
+    def classify(self, x: str, channels: int) -> onnx.ValueInfoProto:
+        """The output logits [batch, 1000] of feature maps."""
+        x = self("Flatten", self("GlobalAveragePool", x))
+        self("Identity", self.linear(x, "classifier", channels, 1000), name="logits")
+        return self.floats("logits", "batch", 1000)
+
     def model(
         self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]
     ) -> onnx.ModelProto:

@@ -10,7 +10,7 @@ values.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,7 @@ __all__ = [
     "mobilenet_v2",
     "resnet50",
     "vit_base",
+    "vit_of",
     "vit_so400m",
 ]
 
@@ -36,12 +37,9 @@ __all__ = [
 def resnet50(dtype: str = "float32", *, training: bool = False) -> onnx.ModelProto:
     """image [batch, 3, 224, 224] -> logits [batch, 1000]; for training from bytes, 0 to 255."""
     b = NetworkBuilder("resnet50", dtype, training=training)
-    image = b.floats("image", "batch", 3, 224, 224)
-    x = "image"
+    image, x = b.floats("image", "batch", 3, 224, 224), "image"
     if training:
-        image.type.tensor_type.elem_type = onnx.TensorProto.UINT8
-        type_ = helper.np_dtype_to_tensor_dtype(b.dtype)
-        x = b("Mul", b("Cast", x, to=type_), b.full("image.scale", value=1 / 255))
+        image, x = b.pixels(224)
     x = b("Relu", _conv(b, x, "stem", 3, 64, 7, 2))
     x = b("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     inputs = 64
@@ -51,9 +49,7 @@ def resnet50(dtype: str = "float32", *, training: bool = False) -> onnx.ModelPro
             stride = 2 if stage and not block else 1
             x = _bottleneck(b, x, f"stage{stage}.{block}", inputs, width, stride)
             inputs = 4 * width
-    x = b("Flatten", b("GlobalAveragePool", x))
-    b("Identity", b.linear(x, "classifier", 2048, 1000), name="logits")
-    return b.model([image], [b.floats("logits", "batch", 1000)])
+    return b.model([image], [b.classify(x, 2048)])
 
 
 def _bottleneck(b: NetworkBuilder, x: str, name: str, inputs: int, width: int, stride: int) -> str:
@@ -79,9 +75,7 @@ def mobilenet_v2(dtype: str = "float32") -> onnx.ModelProto:
             x = _inverted_residual(b, x, name, (inputs, expansion, outputs), stride, six)
             inputs = outputs
     x = b("Clip", _conv(b, x, "last", 320, 1280, 1), *six)
-    x = b("Flatten", b("GlobalAveragePool", x))
-    b("Identity", b.linear(x, "classifier", 1280, 1000), name="logits")
-    return b.model([b.floats("image", "batch", 3, 224, 224)], [b.floats("logits", "batch", 1000)])
+    return b.model([b.floats("image", "batch", 3, 224, 224)], [b.classify(x, 1280)])
 
 
 # Expansion, channels, blocks, stride of the first block.
@@ -125,8 +119,7 @@ def _conv(
     groups: int = 1,
 ) -> str:
     """A convolution and its batch normalisation."""
-    scale = (2 * groups / (kernel * kernel * inputs)) ** 0.5
-    weight = b.weight(f"{name}.weight", outputs, inputs // groups, kernel, kernel, scale=scale)
+    weight = b.filters(f"{name}.weight", inputs, outputs, kernel, groups)
     pads, strides = [kernel // 2] * 4, [stride, stride]
     y = b("Conv", x, weight, pads=pads, strides=strides, group=groups, name=f"{name}.conv")
     norm = [b.full(f"{name}.{part}", outputs, value=value) for part, value in _NORM.items()]
@@ -198,7 +191,21 @@ def _bert(
 
 def vit_base(dtype: str = "float32", *, layers: int = 12) -> onnx.ModelProto:
     """image [batch, 3, 224, 224] -> logits [batch, 1000]: 16 by 16 patches, 197 tokens."""
-    b = NetworkBuilder("vit_base", dtype)
+    return vit_of(NetworkBuilder("vit_base", dtype), layers)
+
+
+def _kept(x: str) -> str:
+    return x
+
+
+def vit_of(
+    b: NetworkBuilder,
+    layers: int,
+    *,
+    dropout: Callable[[str], str] = _kept,
+    places: Sequence[tuple[int, int]] = (),
+) -> onnx.ModelProto:
+    """The same on ``b``, with ``dropout`` of hidden states, and layers in ``places``, if any."""
     weight = b.weight("patch.weight", 768, 3, 16, 16, scale=0.03)
     x = b("Conv", "image", weight, b.full("patch.bias", 768), strides=[16, 16], name="patch.conv")
     x = b("Reshape", x, b.integers("patches", 0, 768, 196))
@@ -207,13 +214,17 @@ def vit_base(dtype: str = "float32", *, layers: int = 12) -> onnx.ModelProto:
     token_shape = b("Concat", batch, b.integers("token_shape", 1, 768), axis=0)
     token = b("Expand", b.weight("class_token", 1, 1, 768), token_shape)
     x = b("Add", b("Concat", token, x, axis=1), b.weight("positions", 197, 768, scale=0.02))
+    x = dropout(x)
     for layer in range(layers):
+        b.place = places[layer] if places else None
         name = f"layer{layer}"
         y = b.layer_norm(x, f"{name}.norm1", 768)
-        x = b("Add", x, attention_of_heads(b, y, name, 768, 12, 197, ""))
+        y = dropout(attention_of_heads(b, y, name, 768, 12, 197, ""))
+        x = b("Add", x, y, name=f"{name}.middle")
         y = b.layer_norm(x, f"{name}.norm2", 768)
-        y = b("Gelu", b.linear(y, f"{name}.up", 768, 3072))
-        x = b("Add", x, b.linear(y, f"{name}.down", 3072, 768))
+        y = dropout(b("Gelu", b.linear(y, f"{name}.up", 768, 3072)))
+        y = dropout(b.linear(y, f"{name}.down", 3072, 768))
+        x = b("Add", x, y, name=f"{name}.end")
     x = b.layer_norm(x, "norm", 768)
     x = b("Gather", x, b.integers("first", 0), axis=1)
     x = b("Reshape", x, b.integers("features", 0, 768))
