@@ -89,6 +89,10 @@ class Plan:
         """The output channels that lie side by side in the result; after a swap, its rows."""
         return self.method.out_group * self.method.conv_group
 
+    def row_parts(self, columns: int) -> int:
+        """The tiles that share a row of the result, of ``columns`` in all."""
+        return -(-columns // max(self.channels_per_tile, 1))
+
     def __str__(self) -> str:
         extra = (" swapped" if self.swapped else "") + (
             f" expanded {self.expanded}" if self.expanded > 1 else ""

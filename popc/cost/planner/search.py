@@ -136,12 +136,17 @@ def _forms(problem: ConvProblem) -> Iterator[ConvProblem]:
     yield flat
     if flat.positions == 1:
         yield flat.with_operands_swapped()
-    elif all(kernel <= size for kernel, size in zip(flat.kernel, flat.inputs, strict=True)):
+    elif _may_expand(flat):
         yield flat.with_kernel_in_channels(rows=False)
         if flat.kernel[0] > 1:
             product = flat.with_kernel_in_channels(rows=True)
             yield product
             yield product.with_operands_swapped()
+
+
+def _may_expand(problem: ConvProblem) -> bool:
+    """True if the kernel may become channels: poplin tries it where the input is as large."""
+    return all(kernel <= size for kernel, size in zip(problem.kernel, problem.inputs, strict=True))
 
 
 def _plan(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import Layout, device_bytes
 from popc.cost.planner import PLACED, ROWS, OperandLayout, Plan
 from popc.cost.rules.common import CostRule, softmax_steps, steps
@@ -38,7 +37,7 @@ def _attention(work: Work) -> None:
 def _bring_rows_together(work: Work, size: int, product: Plan) -> int:
     """Whole rows of ``size`` scores go where softmax takes them; the tiles that shared one."""
     q, keys = work.input(), work.input(1).shape[2]
-    parts = int(ceil_div(keys, max(product.channels_per_tile, 1)))
+    parts = product.row_parts(keys)
     if parts > 1:
         work.bring_rows_together(size, keys, q.dtype, parts)
     return parts

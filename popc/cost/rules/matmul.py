@@ -31,7 +31,7 @@ def _product(work: Work, sizes: tuple[int, int, int, int]) -> None:
     plan = work.matmul(*sizes, work.result().dtype, lie=lie)
     tiles = -(-work.result().size // max(plan.outputs_per_tile, 1))
     tiles = min(max(tiles, 1), work.machine.target.compute_tiles)
-    parts = -(-sizes[3] // max(plan.channels_per_tile, 1))
+    parts = plan.row_parts(sizes[3])
     work.layout = Layout(f"{plan}", tiles, plan.block, turned=plan.swapped, row_parts=parts)
     epilogue(work, 2, sizes[3])
 
