@@ -13,6 +13,7 @@ import numpy as np
 from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Tensor
 from popc.ir.attributes import integer
+from popc_runtime.format import Attribute
 
 __all__ = ["GRADIENTS"]
 
@@ -22,13 +23,12 @@ def _matmul(b: Backward) -> Sequence[Tensor | None]:
     a, grad = b.input(0), b.grad()
     rows, columns = b.input(1).type.shape[0], integer(b.attributes, "K")
     first = scales = zeros = bias = None
-    attributes = {name: value for name, value in b.attributes.items() if name != "rounded"}
     g = b.reshape(grad, (grad.type.size // max(rows, 1), rows))
     if b.wants(0):
         first = b.emit(
             "MatMulNBits",
             [grad, *(b.optional(index) for index in range(1, 5))],
-            {**attributes, "transposed": 1},
+            _transposed(b),
         )
     if b.wants(2) or b.wants(3):
         flat = b.reshape(a, (a.type.size // columns, columns))
@@ -49,8 +49,13 @@ def _unscaled(b: Backward, rows: int) -> Tensor:
     scale = b.input(2).type
     identity = b.constant(np.eye(rows), scale.dtype)
     operands = [identity, b.input(1), b.filled(1.0, scale), b.optional(3), b.optional(4)]
-    attributes = {name: value for name, value in b.attributes.items() if name != "rounded"}
-    return b.emit("MatMulNBits", operands, {**attributes, "transposed": 1})
+    return b.emit("MatMulNBits", operands, _transposed(b))
+
+
+def _transposed(b: Backward) -> dict[str, Attribute]:
+    """Attributes of the product with the transposed matrix, of which nothing is rounded."""
+    kept = {name: value for name, value in b.attributes.items() if name != "rounded"}
+    return {**kept, "transposed": 1}
 
 
 def _blocks(b: Backward, columns: int) -> Tensor:

@@ -47,15 +47,6 @@ def _convolution(node: SizedNode) -> RuleResult:
     return windows.RULES["Conv"](node)
 
 
-def _dynamic_product(node: SizedNode) -> Value:
-    """Rows are quantised by the range of them all, which holds 0: padding becomes that."""
-    x, others = node.first_sized()
-    if x.counts[-1] is not None or node.input(1).type.rank != 2:
-        raise node.refuse("takes sizes that data decides for rows of its first operand only")
-    (result,) = node.plain([node.masked(x, 0), *others])
-    return node.value_of(result, (*x.counts[:-1], None))
-
-
 def _normalised_sum(node: SizedNode) -> list[Value | None]:
     """Each row of a sum by itself."""
     tensors, counts = spread.spread_together(node, node.operands())
@@ -83,7 +74,8 @@ RULES: Final[dict[str, SizedRule]] = {
         ),
         spread.RULES["QuantizeLinear"],
     ),
-    "DynamicQuantizeMatMul": _dynamic_product,
+    # Rows are quantised by the range of them all, which holds 0.
+    "DynamicQuantizeMatMul": spread.rows_by_matrix(1, padding=0),
     "FusedConv": _convolution,
     "FusedGemm": spread.RULES["Gemm"],
     "FusedMatMul": _product,

@@ -171,10 +171,11 @@ def _quantize_by_range(node: SizedNode) -> list[Value]:
     return [node.value_of(result, x.counts), scale, zero_point]
 
 
-def rows_by_matrix(place: int, rank: int = 2) -> SizedRule:
+def rows_by_matrix(place: int, rank: int = 2, padding: float | None = None) -> SizedRule:
     """A rule for products of rows, in as many batches as there are, by one matrix.
 
-    It is the operand at ``place``, of as many dimensions as ``rank`` says.
+    It is the operand at ``place``, of as many dimensions as ``rank`` says.  Where all rows are
+    looked at, those that do not count have to be ``padding``.
     """
 
     def rule(node: SizedNode) -> Value:
@@ -183,7 +184,8 @@ def rows_by_matrix(place: int, rank: int = 2) -> SizedRule:
             raise node.refuse("takes sizes that data decides for rows of its first operand only")
         if node.input(place).type.rank != rank:
             raise node.refuse("takes sizes that data decides for products by one matrix only")
-        (result,) = node.plain([x.padded, *others])
+        rows = x.padded if padding is None else node.masked(x, padding)
+        (result,) = node.plain([rows, *others])
         return node.value_of(result, (*x.counts[:-1], None))
 
     return rule
