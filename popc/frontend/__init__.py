@@ -21,7 +21,7 @@ from popc.frontend.names import listed
 from popc.frontend.recomputation import RecomputeRequests
 from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
-from popc.frontend.walk import nested_graphs
+from popc.frontend.walk import find_attribute, nested_graphs, number_of
 from popc.frontend.weights import fill_weights, read_weights, stored_values, strip_weights
 from popc.frontend.words import TensorLabels
 
@@ -44,6 +44,7 @@ __all__ = [
     "evaluation_model",
     "expose_tensors",
     "fill_weights",
+    "find_attribute",
     "find_unsupported",
     "first_values",
     "for_inference",
@@ -57,6 +58,7 @@ __all__ = [
     "listed",
     "load_model",
     "nested_graphs",
+    "number_of",
     "read_weights",
     "stored_values",
     "strip_weights",

@@ -6,6 +6,7 @@ from typing import Final
 
 import onnx
 
+from popc.frontend.walk import number_of
 from popc_runtime.custom import CustomOperator, find_operator
 
 __all__ = ["custom_operator"]
@@ -16,7 +17,5 @@ _VERSION: Final = "__op_version"
 
 def custom_operator(proto: onnx.NodeProto, domain: str, opset: int) -> CustomOperator | None:
     """The operator that is registered for a node; ``None`` if there is none."""
-    said = opset
-    if proto.attribute:
-        said = next((entry.i for entry in proto.attribute if entry.name == _VERSION), opset)
-    return find_operator(domain, proto.op_type, said)
+    said = number_of(proto, _VERSION)
+    return find_operator(domain, proto.op_type, opset if said is None else said)

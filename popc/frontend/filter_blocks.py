@@ -22,7 +22,7 @@ from onnx import helper, numpy_helper
 
 from popc.frontend.load import LoadedModel
 from popc.frontend.tensors import decode_tensor
-from popc.frontend.walk import all_nodes, graphs_inside, node_name
+from popc.frontend.walk import all_nodes, graphs_inside, node_name, number_of
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import Array
 from popc_runtime.ground.frozen import frozen
@@ -51,7 +51,8 @@ class _Filters:
     @property
     def groups(self) -> int:
         """The number of groups of channels."""
-        return next((item.i for item in self.node.attribute if item.name == "group"), 1)
+        said = number_of(self.node, "group")
+        return 1 if said is None else said
 
     def fits(self, size: int) -> bool:
         """True if onnxruntime would have stored them so in blocks of ``size``."""
@@ -110,8 +111,8 @@ class _Reader:
         if node.op_type != "ReorderOutput":
             self._blocked[node.output[0]] = filters
         elif filters is not None:
-            channels = (item.i for item in node.attribute if item.name == "channels")
-            self.channels.append((filters, next(channels, filters.shape[0])))
+            said = number_of(node, "channels")
+            self.channels.append((filters, filters.shape[0] if said is None else said))
 
     def _filters_of(self, node: onnx.NodeProto) -> _Filters:
         tensor = self._weights.get(node.input[1])

@@ -8,6 +8,7 @@ from typing import Final
 import onnx
 
 from popc.frontend.values import Value
+from popc.frontend.walk import find_attribute
 from popc.ir import Graph, Tensor
 from popc.ops.build import build
 from popc_runtime.errors import ModelError
@@ -39,12 +40,10 @@ def in_wanted_type(
 
 def _wanted_type(node: onnx.NodeProto) -> DType | None:
     """The type that ``node`` wants its result to have."""
-    found = next(
-        (attribute.s for attribute in node.attribute if attribute.name == _ATTRIBUTE), None
-    )
+    found = find_attribute(node, _ATTRIBUTE)
     if found is None:
         return None
-    name = found.decode("utf-8", errors="replace").upper()
+    name = found.s.decode("utf-8", errors="replace").upper()
     if node.op_type not in SUMS_OF_PRODUCTS:
         listed = ", ".join(SUMS_OF_PRODUCTS)
         raise ModelError(f"{_ATTRIBUTE} is for {listed}, not for {node.op_type}")

@@ -14,7 +14,7 @@ import onnx
 
 from popc.frontend.names import did_you_mean, shown
 from popc.frontend.values import Value
-from popc.frontend.walk import all_nodes, node_name
+from popc.frontend.walk import all_nodes, node_name, number_of
 from popc.ir import Graph, Op, Recompute, Tensor
 from popc.options import AutoRecomputation
 from popc_runtime.errors import ModelError, OptionError
@@ -121,7 +121,7 @@ class RecomputeRequests:
 
 
 def _number(node: onnx.NodeProto) -> int:
-    return next((attribute.i for attribute in node.attribute if attribute.name == _ATTRIBUTE), 0)
+    return number_of(node, _ATTRIBUTE) or 0
 
 
 def _asks(node: onnx.NodeProto) -> bool:

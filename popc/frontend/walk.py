@@ -17,11 +17,13 @@ __all__ = [
     "defined_names",
     "differentiated_names",
     "direct_reads",
+    "find_attribute",
     "free_names",
     "graphs_inside",
     "needed_nodes",
     "nested_graphs",
     "node_name",
+    "number_of",
     "reads",
 ]
 
@@ -55,6 +57,16 @@ def _with_module(proto: onnx.NodeProto) -> str:
     written = next((item.value for item in proto.metadata_props if item.key == _SCOPES), "")
     modules = [name for name in _QUOTED.findall(written)[:-1] if name and name[0] != "_"]
     return f"{modules[-1]}/{proto.name}" if modules else proto.name
+
+
+def find_attribute(node: onnx.NodeProto, name: str) -> onnx.AttributeProto | None:
+    """A node's attribute; ``None`` if it has none of that name."""
+    return next((attribute for attribute in node.attribute if attribute.name == name), None)
+
+
+def number_of(node: onnx.NodeProto, name: str) -> int | None:
+    """The whole number that an attribute is; ``None`` if the node has none of that name."""
+    return next((attribute.i for attribute in node.attribute if attribute.name == name), None)
 
 
 def nested_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import onnx
 
-from popc.frontend import InferredType
-from popc.popart.node_attributes import find
+from popc.frontend import InferredType, find_attribute
 
 __all__ = ["reported_type", "supposed_types"]
 
@@ -32,7 +31,7 @@ def supposed_types(node: onnx.NodeProto, inputs: _Types) -> list[InferredType | 
 
 
 def _is_reduced(node: onnx.NodeProto) -> bool:
-    reduction = find(node, "reduction")
+    reduction = find_attribute(node, "reduction")
     return reduction is None or reduction.s not in (b"None", b"NoReduction")
 
 
@@ -84,7 +83,7 @@ def reported_type(
 
     It rounds the sizes of Subsample down although the operator keeps the last elements too.
     """
-    strides = find(node, "strides")
+    strides = find_attribute(node, "strides")
     is_subsample = (node.domain, node.op_type) == (_DOMAIN, "Subsample")
     if not is_subsample or strides is None or input_type is None or type_ is None:
         return type_

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from popc.frontend import find_attribute
 from popc.popart import node_attributes as attributes
 from popc.popart.builder_scopes import NodeBase
 from popc.popart.calls import call_form, native
@@ -44,7 +45,7 @@ class NodeMethods(NodeBase):
     @native
     def nodeHasAttribute(self, attributeName: str, nodeOutputNames: set[str]) -> bool:
         """True if a node has an attribute."""
-        return attributes.find(self._node(nodeOutputNames), attributeName) is not None
+        return find_attribute(self._node(nodeOutputNames), attributeName) is not None
 
     @native
     def getInt64NodeAttribute(self, attributeName: str, nodeOutputNames: set[str]) -> int:
@@ -146,7 +147,7 @@ class NodeMethods(NodeBase):
     def getPartialsType(self, nodeOutputName: str) -> str:
         """The type of partial sums of a node; "FLOAT" if none was chosen."""
         node = self._node(nodeOutputName)
-        if attributes.find(node, _PARTIALS) is None:
+        if find_attribute(node, _PARTIALS) is None:
             return "FLOAT"
         return str(attributes.read(node, _PARTIALS, attributes.STRING))
 
@@ -173,7 +174,7 @@ class NodeMethods(NodeBase):
                 f"{availableMemoryProportion}"
             )
         node = self._node(nodeOutputNames)
-        if attributes.find(node, ATTRIBUTES["available_memory"]) is not None:
+        if find_attribute(node, ATTRIBUTES["available_memory"]) is not None:
             attributes.remove(node, ATTRIBUTES["available_memory"])
         attributes.write(node, ATTRIBUTES["available_memory"], availableMemoryProportion)
 

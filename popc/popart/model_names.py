@@ -7,7 +7,7 @@ from typing import Final
 
 import onnx
 
-from popc.frontend import nested_graphs
+from popc.frontend import nested_graphs, number_of
 
 __all__ = [
     "EFFECTS",
@@ -34,16 +34,12 @@ def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 def place_of(node: onnx.NodeProto) -> int | None:
     """The number of the virtual graph that a node says it is on."""
-    return _number(node, "__ipu_number")
+    return number_of(node, "__ipu_number")
 
 
 def stage_of(node: onnx.NodeProto) -> int | None:
     """The stage of a pipeline that a node says it is in."""
-    return _number(node, "__pipeline_stage")
-
-
-def _number(node: onnx.NodeProto, name: str) -> int | None:
-    return next((item.i for item in node.attribute if item.name == name), None)
+    return number_of(node, "__pipeline_stage")
 
 
 def known_names(graph: onnx.GraphProto) -> set[str]:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import onnx
 
+from popc.frontend import find_attribute
 from popc.popart.errors import popart_exception
 
 __all__ = [
@@ -17,7 +18,6 @@ __all__ = [
     "STRING",
     "STRINGS",
     "AttributeValue",
-    "find",
     "read",
     "remove",
     "write",
@@ -76,18 +76,13 @@ def _write_list(attribute: onnx.AttributeProto, values: list[Any] | tuple[Any, .
         attribute.ints.extend(int(value) for value in values)
 
 
-def find(node: onnx.NodeProto, name: str) -> onnx.AttributeProto | None:
-    """A node's attribute; ``None`` if it has none of that name."""
-    return next((attribute for attribute in node.attribute if attribute.name == name), None)
-
-
 def write(node: onnx.NodeProto, name: str, value: Any) -> None:
     """Give a node a new attribute.
 
     Raises:
         popart_exception: it has one of that name.
     """
-    if find(node, name) is not None:
+    if find_attribute(node, name) is not None:
         raise popart_exception(f"Node already has attribute {name}.")
     write_attribute(node, name, value)
 
@@ -98,7 +93,7 @@ def read(node: onnx.NodeProto, name: str, kind: int) -> Any:
     Raises:
         popart_exception: the node has none of that name, or one of another kind.
     """
-    attribute = find(node, name)
+    attribute = find_attribute(node, name)
     if attribute is None:
         raise popart_exception(f"Node does not have an attribute {name}.")
     what, reader = _READERS[kind]
@@ -113,7 +108,7 @@ def remove(node: onnx.NodeProto, name: str) -> None:
     Raises:
         popart_exception: the node has none of that name.
     """
-    attribute = find(node, name)
+    attribute = find_attribute(node, name)
     if attribute is None:
         raise popart_exception(f"Cannot remove attribute {name} as it does not exist.")
     node.attribute.remove(attribute)

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import onnx
 
-from popc.frontend import InferredType
+from popc.frontend import InferredType, find_attribute
 from popc.popart.graph_model import GraphModel
 
 __all__ = ["op_problem", "op_text"]
@@ -91,7 +91,8 @@ def _cut(node: onnx.NodeProto, left: Sequence[int], right: Sequence[int]) -> Ite
 def _transposition(node: onnx.NodeProto, types: _Types, opset: int) -> Iterator[str]:
     del opset
     shape = types[0].shape
-    perm = next((list(item.ints) for item in node.attribute if item.name == "perm"), [])
+    said = find_attribute(node, "perm")
+    perm = list(said.ints) if said else []
     if perm and len(perm) != len(shape):
         yield (
             f"Rank of permutation tensor {_spaced(perm)}, rank {len(perm)} must be equal to rank "
@@ -102,8 +103,8 @@ def _transposition(node: onnx.NodeProto, types: _Types, opset: int) -> Iterator[
 def _reversal(node: onnx.NodeProto, types: _Types, opset: int) -> Iterator[str]:
     del opset
     rank = len(types[0].shape)
-    dimensions = next((item.ints for item in node.attribute if item.name == "dimensions"), ())
-    for dim in dimensions:
+    said = find_attribute(node, "dimensions")
+    for dim in said.ints if said else ():
         if dim >= rank:
             yield f"Reverse has invalid dimension '{dim}' for input tensor of rank {rank}"
 

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import onnx
 from onnx import helper
 
-from popc.frontend import InferredType, LoadedModel
+from popc.frontend import InferredType, LoadedModel, find_attribute
 from popc.popart.graph_model import GraphModel
 from popc.popart.model_names import nodes_of
 from popc.popart.options import SessionOptions
@@ -95,7 +95,7 @@ def _copied(node: _Node) -> _Node:
 
 def _without_axes(node: _Node, _: _TypeOf) -> list[_Node]:
     """A reduction over an empty list of axes reduces nothing; to ONNX it is one over all."""
-    axes = _attribute(node, "axes")
+    axes = find_attribute(node, "axes")
     if axes is None or axes.ints:
         return []
     x, result = node.input[0], node.output[0]
@@ -162,7 +162,7 @@ _SIDES: Final = {"NOTSET": "SAME_UPPER", "SAME_UPPER": "SAME_LOWER", "SAME_LOWER
 
 def _other_side(node: _Node, _: _TypeOf) -> list[_Node]:
     """With a given shape, the odd row comes from the other side."""
-    shape, automatic = _attribute(node, "output_shape"), _attribute(node, "auto_pad")
+    shape, automatic = find_attribute(node, "output_shape"), find_attribute(node, "auto_pad")
     side = _SIDES.get("NOTSET" if automatic is None else automatic.s.decode())
     if shape is None or not shape.ints or side is None:
         return []
@@ -211,10 +211,6 @@ def _changed(node: _Node, **attributes: str) -> _Node:
     )
     changed.attribute.extend(helper.make_attribute(*pair) for pair in attributes.items())
     return changed
-
-
-def _attribute(node: _Node, name: str) -> onnx.AttributeProto | None:
-    return next((attribute for attribute in node.attribute if attribute.name == name), None)
 
 
 def _beside(node: _Node, op_type: str, x: str, result: str, **attributes: int | list[int]) -> _Node:

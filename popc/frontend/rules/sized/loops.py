@@ -19,7 +19,7 @@ from popc.frontend.rules.sized.moves import joined
 from popc.frontend.rules.sized.node import SizedNode, sized
 from popc.frontend.rules.sized.shapes import reshaped_to
 from popc.frontend.values import SizedValue, Unknown, Value
-from popc.frontend.walk import free_names, nested_graphs
+from popc.frontend.walk import free_names, nested_graphs, number_of
 from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.ground.frozen import frozen
@@ -60,8 +60,9 @@ def joined_states(body: onnx.GraphProto) -> list[Joined]:
         is_read = any(_reads(other, results[place]) for other in body.node)
         once = results.count(results[place]) == 1 and not {info.name, own} & {*results}
         if is_joined and once and not is_read and node.output[0] == results[place]:
-            axes = [attribute.i for attribute in node.attribute if attribute.name == "axis"]
-            found.extend(Joined(place, axis, node.input[1], own) for axis in axes)
+            axis = number_of(node, "axis")
+            if axis is not None:
+                found.append(Joined(place, axis, node.input[1], own))
     return found
 
 
@@ -70,8 +71,7 @@ def _itself(body: onnx.GraphProto, info: onnx.ValueInfoProto) -> str:
     readers = [node for node in body.node if _reads(node, info.name)]
     if len(readers) != 1 or readers[0].op_type != "Cast":
         return info.name
-    types = [attribute.i for attribute in readers[0].attribute if attribute.name == "to"]
-    is_same = types == [info.type.tensor_type.elem_type]
+    is_same = number_of(readers[0], "to") == info.type.tensor_type.elem_type
     return readers[0].output[0] if is_same else info.name
 
 
