@@ -205,7 +205,7 @@ def vit_of(
     dropout: Callable[[str], str] = _kept,
     places: Sequence[tuple[int, int]] = (),
 ) -> onnx.ModelProto:
-    """The same on ``b``, with ``dropout`` of hidden states, and layers in ``places``, if any."""
+    """The same on ``b``; ``dropout`` is where transformers has it, and layers are in ``places``."""
     weight = b.weight("patch.weight", 768, 3, 16, 16, scale=0.03)
     x = b("Conv", "image", weight, b.full("patch.bias", 768), strides=[16, 16], name="patch.conv")
     x = b("Reshape", x, b.integers("patches", 0, 768, 196))
@@ -220,9 +220,9 @@ def vit_of(
         name = f"layer{layer}"
         y = b.layer_norm(x, f"{name}.norm1", 768)
         y = dropout(attention_of_heads(b, y, name, 768, 12, 197, ""))
-        x = b("Add", x, y, name=f"{name}.middle")
+        x = b("Add", x, y)
         y = b.layer_norm(x, f"{name}.norm2", 768)
-        y = dropout(b("Gelu", b.linear(y, f"{name}.up", 768, 3072)))
+        y = b("Gelu", b.linear(y, f"{name}.up", 768, 3072))
         y = dropout(b.linear(y, f"{name}.down", 3072, 768))
         x = b("Add", x, y, name=f"{name}.end")
     x = b.layer_norm(x, "norm", 768)
