@@ -142,8 +142,8 @@ class _Resolver:
     def __init__(self, model: LoadedModel, bindings: Bindings) -> None:
         self.model = model
         self.bindings = bindings
-        self.inputs = {info.name: DeclaredInput.of(info) for info in model.inputs}
         self.weights = {info.name: DeclaredInput.of(info) for info in model.proto.graph.input}
+        self.inputs = {info.name: self.weights[info.name] for info in model.inputs}
         self.problems: list[str] = []
         self.hints: list[tuple[str, str, str]] = []  # argument, name, value
         self.open: list[OpenInput] = []

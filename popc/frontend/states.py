@@ -10,7 +10,7 @@ value: the host writes it, such as keys of what an encoder has read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Final
@@ -109,6 +109,8 @@ def find_states(loaded: LoadedModel, bindings: Bindings) -> tuple[States, Bindin
         UsageError: names do not fit the model, or nothing says how long a cache may become; lists
             every problem.
     """
+    if not bindings.states and not bindings.bounds:
+        return NO_STATES, bindings
     finder = _Finder(loaded, bindings)
     states = finder.found()
     finder.raise_if_any()
@@ -374,9 +376,8 @@ def _open_axes(given: DeclaredInput, known: Iterable[str]) -> list[int]:
     ]
 
 
-def _by_name(name: str, outputs: Iterable[str]) -> str:
+def _by_name(name: str, known: Container[str]) -> str:
     """The output that exporters call like the next value of an input; "" if there is none."""
-    known = set(outputs)
     if "past" not in name:
         return ""
     candidates = (name.replace(past, present) for past, present in _NEXT)

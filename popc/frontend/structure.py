@@ -109,9 +109,13 @@ def _texts(message: Message) -> Iterator[str | bytes]:
 
 
 def _is_plain(message: Message) -> bool:
-    """True for a node that has nothing but names, all in ASCII: told by its bytes, for speed."""
-    is_small = isinstance(message, onnx.NodeProto) and not message.attribute
-    return is_small and message.SerializeToString().isascii()
+    """True for nodes without attributes, and declared tensors, if all of their bytes are ASCII.
+
+    It is told for speed: what is in them need not be looked at one by one.
+    """
+    if isinstance(message, onnx.NodeProto):
+        return not message.attribute and message.SerializeToString().isascii()
+    return isinstance(message, onnx.ValueInfoProto) and message.SerializeToString().isascii()
 
 
 def _tensor_texts(tensor: onnx.TensorProto) -> Iterator[str | bytes]:

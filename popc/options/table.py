@@ -36,9 +36,10 @@ class FrozenTable(Mapping[str, _T]):
 
     def matching(self, name: str) -> _T | None:
         """The entry for ``name``: its own, or that of the first key that is a pattern for it."""
-        if name in self:
-            return self[name]
-        return next((value for key, value in self.items() if fnmatchcase(name, key)), None)
+        items = self._items
+        if name in items:
+            return items[name]
+        return next((value for key, value in items.items() if fnmatchcase(name, key)), None)
 
     def without(self, key: str) -> FrozenTable[_T]:
         """This table without one entry."""

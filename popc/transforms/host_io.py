@@ -57,19 +57,24 @@ class HostIo(Pass):
         inputs = [tensor.name for tensor in graph.inputs]
         check_stream_names(self.options, inputs, graph.output_names)
         changes = len(graph.inputs) + len(graph.outputs)
+        # Outputs stand aside: each input that is replaced would be looked for among them.
+        outputs, graph.outputs = graph.outputs, []
+        loaded: dict[Tensor, Tensor] = {}
         for tensor in tuple(graph.inputs):  # it shrinks on the way
             settings = self._settings(tensor.name)
             load = build(graph, "HostLoad", [], self._load_attributes(tensor), settings=settings)
             graph.replace_uses(tensor, load.output)
+            loaded[tensor] = load.output
             name = tensor.name
             graph.remove_input(tensor)
             graph.rename(load.output, name)
-        for name, tensor in zip(graph.output_names, graph.outputs, strict=True):
+        for name, tensor in zip(graph.output_names, outputs, strict=True):
             anchor = self.options.anchor(name)
+            stored = self._in_wanted_type(graph, name, loaded.get(tensor, tensor))
             build(
                 graph,
                 "HostStore",
-                [self._in_wanted_type(graph, name, tensor)],
+                [stored],
                 {
                     "stream": name,
                     "return_type": anchor.type.value,
@@ -78,7 +83,6 @@ class HostIo(Pass):
                 },
                 settings=self._settings(name),
             )
-        graph.outputs.clear()
         graph.output_names.clear()
         return changes
 

@@ -12,7 +12,7 @@ from popc_runtime.format.codec import CHUNK_BYTES, ITEMSIZES, Compression
 from popc_runtime.format.dtypes import Array
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["ChunkPlan", "Extent", "encode_chunk", "plan_chunks"]
+__all__ = ["ChunkPlan", "Extent", "encode_chunk", "encode_manifest", "plan_chunks"]
 
 # Bytes of chunks that are compressed as much as can be by default, too.  It takes milliseconds (256
 # KiB of text 120 in place of 60) and gains little or much: 0.1 % of a program, half of the text.
@@ -84,6 +84,11 @@ def encode_chunk(raw: Array, itemsize: int, compression: Compression) -> tuple[b
         _smallest_frame(np.ascontiguousarray(raw[plane::itemsize]), encoders)
         for plane in range(itemsize)
     )
+
+
+def encode_manifest(raw: bytes, compression: Compression) -> bytes:
+    """One frame of a manifest, which is long where a program has thousands of inputs."""
+    return ZstdCompressor(level=_LEVELS[compression]).compress(raw)
 
 
 def _smallest_frame(plane: Array, encoders: Sequence[ZstdCompressor]) -> bytes:

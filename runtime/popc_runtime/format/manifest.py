@@ -284,10 +284,10 @@ def _plain(value: object) -> Packable:
         return value
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    assert isinstance(value, _RECORDS)
-    return {name: _plain(getattr(value, name)) for name in field_names(type(value))}
+    if isinstance(value, _RECORDS):  # there are thousands; to ask for a mapping takes long
+        return {name: _plain(getattr(value, name)) for name in field_names(type(value))}
+    assert isinstance(value, Mapping)
+    return {str(key): _plain(item) for key, item in value.items()}
 
 
 def _version(source: Fields) -> tuple[int, int]:

@@ -64,7 +64,7 @@ def _sorted(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return [_sorted(item) for item in value]
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):  # nearly all are the former, which is quick to ask
         return {key: _sorted(value[key]) for key in sorted(value)}
     return value
 

@@ -20,7 +20,13 @@ import zstandard
 from popc_runtime.errors import CorruptArchiveError
 from popc_runtime.format.blobs import RAW_ALIGNMENT, BlobInfo, BlobKind, Chunk, is_blob_name
 from popc_runtime.format.codec import CHUNK_BYTES, Codec, Compression, default_threads
-from popc_runtime.format.compress import ChunkPlan, Extent, encode_chunk, plan_chunks
+from popc_runtime.format.compress import (
+    ChunkPlan,
+    Extent,
+    encode_chunk,
+    encode_manifest,
+    plan_chunks,
+)
 from popc_runtime.format.dtypes import Array
 from popc_runtime.format.header import FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS
@@ -193,7 +199,7 @@ class _Writer:
         }
         raw = pack(fields)
         _check_readable(raw)
-        stored = zstandard.ZstdCompressor(level=19).compress(raw)
+        stored = encode_manifest(raw, self._compression)
         header = Header(
             manifest_offset=self._file.tell(),
             manifest_stored_bytes=len(stored),
