@@ -20,6 +20,7 @@ typedef struct {
     int32_t *order;
     int32_t *place;  // of each node
     int32_t *turn, *tried;  // of each node, when it is tried; of each turn, the longest block
+    uint64_t *groups;  // of some turns each, how long these may be: bits, modulo their number
     int32_t *last;  // of each buffer, the place of the last reader
     int64_t *live;  // before each place
     int32_t *after, *until;  // of places: the last before and the first behind that hold its node

@@ -3,7 +3,10 @@
 
 #include "search.h"
 
-enum { BETWEEN_QUESTIONS = 512 };  // blocks or states until the caller is asked again
+enum {
+    BETWEEN_QUESTIONS = 512,  // blocks or states until the caller is asked again
+    GROUP = 32,  // turns
+};
 
 // -- making moves ---------------------------------------------------------------------------------
 
@@ -74,6 +77,13 @@ static bool accept(State *s, int64_t start, int64_t length, Move move) {
 
 // -- the search -----------------------------------------------------------------------------------
 
+static uint64_t bit_of(int64_t length) { return UINT64_C(1) << (length & 63); }
+
+static void note_tried(State *s, int64_t turn, int64_t length) {
+    s->tried[turn] = (int32_t)length;
+    s->groups[turn / GROUP] |= bit_of(length);
+}
+
 static void try_block(State *s, int64_t node, int64_t length) {
     const int64_t start = s->place[node], nodes = s->shift->nodes;
     if (start + length > nodes) return;
@@ -90,7 +100,7 @@ static void try_block(State *s, int64_t node, int64_t length) {
     int64_t end = (start < best.target ? best.target : start) + length;
     find_neighbours(s, first, end);
     first = first > length ? first - length : 0, end = end + length < nodes ? end + length : nodes;
-    for (int64_t place = first; place < end; place++) s->tried[s->turn[s->order[place]]] = 0;
+    for (int64_t place = first; place < end; place++) note_tried(s, s->turn[s->order[place]], 0);
 }
 
 bool is_over(const Shift *shift, int64_t *questions, Outcome *outcome) {
@@ -114,14 +124,36 @@ static bool can_any_move(State *s, int64_t length) {
     return false;
 }
 
+// The first turn from this one on at which blocks up to a length have been tried, but no longer
+// ones; the number of nodes if there is none.  Most rounds have few: groups without are told by
+// their bits.  A bit goes when its group is entered, and comes back for what has to come back.
+static int64_t next_turn(State *s, int64_t turn, int64_t length) {
+    const int64_t nodes = s->shift->nodes;
+    const uint64_t bit = bit_of(length);
+    while (turn < nodes) {
+        uint64_t *const group = &s->groups[turn / GROUP];
+        if (turn % GROUP == 0) {
+            if (!(*group & bit)) {
+                turn += GROUP;
+                continue;
+            }
+            *group &= ~bit;
+        }
+        if (s->tried[turn] == length) return turn;
+        if (bit_of(s->tried[turn]) == bit) *group |= bit;
+        turn++;
+    }
+    return nodes;
+}
+
 static void search(State *s) {
     Shift *shift = s->shift;
     int64_t length = 1, settled = 0;
     while (!has_ended(s)) {
         const int64_t moves = shift->moves;
-        for (int64_t i = 0; i < shift->nodes; i++) {
-            if (s->tried[i] != length - 1) continue;
-            s->tried[i] = (int32_t)length;
+        int64_t i = next_turn(s, 0, length - 1);
+        for (; i < shift->nodes; i = next_turn(s, i + 1, length - 1)) {
+            note_tried(s, i, length);
             try_block(s, shift->shuffled[i], length);
             if (has_ended(s)) return;
         }
@@ -131,7 +163,7 @@ static void search(State *s) {
             length++;
         } else if (shift->moves > settled) {
             length = 1, settled = shift->moves;
-            memset(s->tried, 0, (size_t)shift->nodes * sizeof(int32_t));
+            for (int64_t turn = 0; turn < shift->nodes; turn++) note_tried(s, turn, 0);
         } else {
             return;
         }
@@ -184,19 +216,21 @@ static void begin(State *s, int64_t *memory) {
     s->live = cut(&memory, nodes + 1), s->seen = cut(&memory, nodes);
     s->stamp = cut(&memory, buffers);
     s->turns = cut(&memory, nodes), s->changes = cut(&memory, nodes);
+    s->groups = (uint64_t *)cut(&memory, nodes / GROUP + 1);
     for (int64_t buffer = 0; buffer < buffers; buffer++) s->last[buffer] = -1;
     for (int64_t i = 0; i < nodes; i++) s->turn[shift->shuffled[i]] = (int32_t)i;
     for (int64_t place = 0; place < nodes; place++) s->order[place] = (int32_t)shift->order[place];
     s->live[0] = shift->first_live;
     refresh(s, 0, nodes);
     find_neighbours(s, 0, nodes);
+    for (int64_t turn = 0; turn < nodes; turn++) note_tried(s, turn, 0);
     sum_steps(s, 0, nodes, &s->peak);
 }
 
 Outcome shift_blocks(Shift *shift) {
     const int64_t nodes = shift->nodes, buffers = shift->buffers;
     const int64_t links = shift->later.starts[nodes] + shift->reads.starts[nodes];
-    const int64_t count = 10 * nodes + 3 * buffers + links + 32;
+    const int64_t count = 11 * nodes + 3 * buffers + links + 32;
     if (nodes >= INT32_MAX || buffers >= INT32_MAX || links >= INT32_MAX) return DONE;
     int64_t *const memory = calloc((size_t)count, sizeof(int64_t));
     if (!memory) return NO_MEMORY;
