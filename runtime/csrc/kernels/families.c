@@ -66,6 +66,7 @@
     _(TEMPORAL_LOSSES)     \
     _(TOPS)                \
     _(TRANSFORMS)          \
+    _(TRANSPOSED)          \
     _(TREES)               \
     _(TRIANGLES)           \
     _(WEAVES)              \

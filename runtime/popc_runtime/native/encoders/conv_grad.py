@@ -26,6 +26,7 @@ from popc_runtime.native.record import (
     is_float32,
     tensor_words,
 )
+from popc_runtime.native.transposed import transposed_at_once
 from popc_runtime.native.views import View, broadcast_to, filled, merged_view
 from popc_runtime.native.winograd import winograd_adds
 
@@ -114,12 +115,10 @@ def _conv_transpose(binding: NativeBinding, numbers: Mapping[str, int]) -> Recor
     if bias is not None and not bias.is_contiguous:
         return None
     axes = window_axes(binding, out.shape[2:], w.shape[2:], x.shape[2:])
-    product_of_pixel = _of_single_pixels(binding, axes, activation)
-    if product_of_pixel is not None:
-        return product_of_pixel
-    folded = folded_transposed(binding, axes, activation)
-    if folded is not None:
-        return folded
+    for way in (_of_single_pixels, folded_transposed, transposed_at_once):
+        record = way(binding, axes, activation)
+        if record is not None:
+            return record
     grouped = w.reshape(group, -1, *w.shape[1:]).transpose(0, 2, 1, *range(3, w.ndim + 1))
     problem = _Transposed(binding, grouped, axes, (bias, group, activation))
     phases = [tuple(_Phase.of(axis)) for axis in axes]
