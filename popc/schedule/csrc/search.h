@@ -10,6 +10,12 @@ typedef struct {
     int64_t target;
 } Move;
 
+// What holds a block that begins at some place: the last place before it, the first behind it.
+typedef struct {
+    int64_t moves;  // how many had been made when that was found
+    int32_t end, after, until;
+} Room;
+
 // Lists of nodes or buffers, of half the size: what is looked at all the time stays in the cache.
 typedef struct { int32_t *starts, *items; } ShortLists;
 
@@ -22,8 +28,9 @@ typedef struct {
     int32_t *turn, *tried;  // of each node, when it is tried; of each turn, the longest block
     uint64_t *groups;  // of some turns each, how long these may be: bits, modulo their number
     int32_t *last;  // of each buffer, the place of the last reader
-    int64_t *live;  // before each place
+    int64_t *live, *steps;  // before each place; in each step
     int32_t *after, *until;  // of places: the last before and the first behind that hold its node
+    Room *rooms;  // of places, of the block that was looked at last
     int32_t *scratch, *new_place;  // of places, of nodes
     int64_t *seen;  // of nodes
     int32_t *value;  // of buffers
@@ -46,7 +53,7 @@ static inline bool is_less(Gain a, Gain b) {
 void find_neighbours(State *s, int64_t first, int64_t end);
 
 // The lowest and the highest place at which a block may begin.
-void find_room(const State *s, int64_t start, int64_t length, int64_t *low, int64_t *high);
+void find_room(State *s, int64_t start, int64_t length, int64_t *low, int64_t *high);
 
 // True if the neighbours on both sides of a block hold it where it is.
 static inline bool is_wedged(const State *s, int64_t start, int64_t end) {

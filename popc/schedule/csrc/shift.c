@@ -32,10 +32,11 @@ static void refresh(State *s, int64_t first, int64_t end) {
     for (int64_t place = first; place < end; place++) s->live[place + 1] += s->live[place];
 }
 
-// Of the steps from place `first` to `end`, the sum and the highest; what takes no time is nothing.
-static int64_t sum_steps(const State *s, int64_t first, int64_t end, int64_t *highest) {
+// Finds the steps from place `first` to `end` again; by how much their sum has changed, and the
+// highest.  What takes no time is nothing.
+static int64_t find_steps(State *s, int64_t first, int64_t end, int64_t *highest) {
     const Shift *shift = s->shift;
-    int64_t sum = 0;
+    int64_t change = 0;
     *highest = INT64_MIN;
     for (int64_t place = first; place < end; place++) {
         const int64_t node = s->order[place];
@@ -47,10 +48,11 @@ static int64_t sum_steps(const State *s, int64_t first, int64_t end, int64_t *hi
                     step -= shift->takes.items[t];
                     break;
                 }
-        sum += step;
+        change += step - s->steps[place];
+        s->steps[place] = step;
         if (step > *highest) *highest = step;
     }
-    return sum;
+    return change;
 }
 
 // Makes a move if it gains when all is counted, and the peak allows it.
@@ -60,18 +62,18 @@ static bool accept(State *s, int64_t start, int64_t length, Move move) {
     const size_t bytes = (size_t)(end - first) * sizeof(int32_t);
     int64_t highest;
     int32_t *const old = s->new_place;  // which has room for all nodes, and is free now
-    const int64_t before = sum_steps(s, first, end, &highest);
     write_moved(s, start, length, move.target);
     memcpy(old, s->order + first, bytes);
     memcpy(s->order + first, s->scratch, bytes);
     refresh(s, first, end);
-    move.gain.total = sum_steps(s, first, end, &highest) - before;
+    move.gain.total = find_steps(s, first, end, &highest);
     s->shift->work += 2 * (end - first);
     const int64_t most = s->peak > 0 ? s->peak : 0;
     if (is_less(move.gain, (Gain){0, 0, 0}) && (!s->shift->keeps_peak || highest <= most))
         return true;
     memcpy(s->order + first, old, bytes);
     refresh(s, first, end);
+    find_steps(s, first, end, &highest);
     return false;
 }
 
@@ -213,10 +215,12 @@ static void begin(State *s, int64_t *memory) {
     s->after = cut_short(&memory, nodes), s->until = cut_short(&memory, nodes);
     s->scratch = cut_short(&memory, nodes), s->new_place = cut_short(&memory, nodes);
     s->last = cut_short(&memory, buffers), s->value = cut_short(&memory, buffers);
-    s->live = cut(&memory, nodes + 1), s->seen = cut(&memory, nodes);
+    s->live = cut(&memory, nodes + 1), s->steps = cut(&memory, nodes);
+    s->seen = cut(&memory, nodes);
     s->stamp = cut(&memory, buffers);
     s->turns = cut(&memory, nodes), s->changes = cut(&memory, nodes);
     s->groups = (uint64_t *)cut(&memory, nodes / GROUP + 1);
+    s->rooms = (Room *)cut(&memory, 3 * nodes);
     for (int64_t buffer = 0; buffer < buffers; buffer++) s->last[buffer] = -1;
     for (int64_t i = 0; i < nodes; i++) s->turn[shift->shuffled[i]] = (int32_t)i;
     for (int64_t place = 0; place < nodes; place++) s->order[place] = (int32_t)shift->order[place];
@@ -224,13 +228,13 @@ static void begin(State *s, int64_t *memory) {
     refresh(s, 0, nodes);
     find_neighbours(s, 0, nodes);
     for (int64_t turn = 0; turn < nodes; turn++) note_tried(s, turn, 0);
-    sum_steps(s, 0, nodes, &s->peak);
+    find_steps(s, 0, nodes, &s->peak);
 }
 
 Outcome shift_blocks(Shift *shift) {
     const int64_t nodes = shift->nodes, buffers = shift->buffers;
     const int64_t links = shift->later.starts[nodes] + shift->reads.starts[nodes];
-    const int64_t count = 11 * nodes + 3 * buffers + links + 32;
+    const int64_t count = 15 * nodes + 3 * buffers + links + 32;
     if (nodes >= INT32_MAX || buffers >= INT32_MAX || links >= INT32_MAX) return DONE;
     int64_t *const memory = calloc((size_t)count, sizeof(int64_t));
     if (!memory) return NO_MEMORY;
