@@ -107,10 +107,10 @@ class OpenGraph(ABC):
             ModelError: nothing of that name has been defined, or it cannot be computed.
         """
         found = self.scope.find(name)
-        if found is not None and not isinstance(found, Unavailable):
-            return found
-        if found is not None:
+        if isinstance(found, Unavailable):
             raise ModelError(found.reason)
+        if found is not None:
+            return found
         if self.parent is None:
             raise ModelError(f"value {name!r} is read but never defined")
         value = self.capture(self.parent.lookup(name))

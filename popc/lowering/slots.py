@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from popc.ir import Op, Tensor
+from typing import TypeAlias
+
+from popc.ir import Op, Shape, Tensor
 from popc.memory import MemoryPlan
-from popc_runtime.format import DType, Slot
+from popc_runtime.format import DType, Region, Slot
 
 __all__ = ["SlotTable"]
+
+# Of a `Slot`, up to the parameter: to make slots and to compare them takes longer.
+_Fields: TypeAlias = "tuple[Region, int, DType, Shape, Shape | None, int]"
 
 
 class SlotTable:
@@ -14,8 +19,7 @@ class SlotTable:
 
     def __init__(self, plan: MemoryPlan) -> None:
         self._plan = plan
-        self._numbers: dict[Slot, int] = {}
-        self._by_fields: dict[object, int] = {}
+        self._numbers: dict[_Fields, int] = {}
         self._known: dict[Tensor, int] = {}
 
     def of(self, tensor: Tensor | None) -> int:
@@ -23,41 +27,36 @@ class SlotTable:
         if tensor is None:
             return -1
         known = self._known.get(tensor)
-        if known is not None:
-            return known
-        placement, type_ = self._plan.placements[tensor], tensor.type
-        where = (placement.region, placement.offset, type_.dtype, type_.shape)
-        key = (*where, placement.strides, placement.parameter)
-        number = self._by_fields.get(key)
-        if number is None:  # to make a slot and compare it takes longer
-            number = self._numbers.setdefault(Slot(*key), len(self._numbers))
-            self._by_fields[key] = number
-        self._known[tensor] = number
-        return number
+        if known is None:
+            place, type_ = self._plan.placements[tensor], tensor.type
+            where = (place.region, place.offset)
+            fields = (*where, type_.dtype, type_.shape, place.strides, place.parameter)
+            known = self._known[tensor] = self._number(fields)
+        return known
 
     def initial(self, variable: Tensor) -> int:
         """The slot of the constant that ``variable`` starts as."""
-        placement, type_ = self._plan.initial[variable], variable.type
+        place, type_ = self._plan.initial[variable], variable.type
         shape = variable.whole or type_.shape
-        slot = Slot(placement.region, placement.offset, type_.dtype, shape)
-        return self._numbers.setdefault(slot, len(self._numbers))
+        return self._number((place.region, place.offset, type_.dtype, shape, None, -1))
 
     def within(self, whole: Tensor, part: Tensor, offset: int) -> int:
         """The slot of ``part``'s type that lies ``offset`` bytes into ``whole``, as that does."""
-        placement = self._plan.placements[whole]
-        type_ = part.type
-        where = (placement.region, placement.offset + offset)
-        slot = Slot(*where, type_.dtype, type_.shape, placement.strides, placement.parameter)
-        return self._numbers.setdefault(slot, len(self._numbers))
+        place, type_ = self._plan.placements[whole], part.type
+        where = (place.region, place.offset + offset)
+        return self._number((*where, type_.dtype, type_.shape, place.strides, place.parameter))
 
     def frame(self, call: Op, nbytes: int) -> int:
         """The slot of what ``call`` hands over to work in, of ``nbytes``."""
-        placement = self._plan.frames[call]
-        where = (placement.region, placement.offset)
-        slot = Slot(*where, DType.UINT8, (nbytes,), parameter=placement.parameter)
-        return self._numbers.setdefault(slot, len(self._numbers))
+        place = self._plan.frames[call]
+        return self._number(
+            (place.region, place.offset, DType.UINT8, (nbytes,), None, place.parameter)
+        )
+
+    def _number(self, fields: _Fields) -> int:
+        return self._numbers.setdefault(fields, len(self._numbers))
 
     @property
     def slots(self) -> tuple[Slot, ...]:
         """All slots by number."""
-        return tuple(self._numbers)
+        return tuple(Slot(*fields) for fields in self._numbers)

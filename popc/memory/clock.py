@@ -69,8 +69,7 @@ def _read_graph(clock: Clock, graph: Graph, schedule: Schedule) -> None:
 
 def _read_ops(clock: Clock, ops: Iterable[Op], schedule: Schedule) -> None:
     for op in ops:
-        begin = end = clock.now
-        clock.now += 1
+        begin = end = clock.tick()
         if op.subgraphs:
             for subgraph in _inner_graphs(op):
                 _read_graph(clock, subgraph, schedule)

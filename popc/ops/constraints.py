@@ -138,15 +138,9 @@ class Precedence:
         otherwise.  Bins of the partition ``without`` do not count.
         """
         found = cls({op: {} for op in ops}, dict.fromkeys(ops, 0))
-        successors, waiting = found.successors, found.waiting
         for constraint in CONSTRAINTS:
             for earlier, later in constraint(ops):
-                followers = successors.get(earlier)
-                if followers is None or later not in waiting:
-                    found.add(earlier, later)
-                elif later not in followers:
-                    followers[later] = None
-                    waiting[later] += 1
+                found.add(earlier, later)
         for earlier, later in bins_in_order(ops, without):
             found.add(earlier, later)
         for pair in ordering:

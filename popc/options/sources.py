@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -72,7 +71,7 @@ def read_table(path: str | os.PathLike[str], what: str, problems: list[str]) -> 
         problems.append(f"{name} cannot be parsed: it is not UTF-8 text")
         return {}
     try:
-        table = _load_json(text) if Path(path).suffix == ".json" else tomllib.loads(text)
+        table = _load_json(text) if Path(path).suffix == ".json" else _load_toml(text)
     except ValueError as error:
         problems.append(f"{name} cannot be parsed: {error}")
         return {}
@@ -83,6 +82,12 @@ def read_table(path: str | os.PathLike[str], what: str, problems: list[str]) -> 
         problems.append(f"{name} must hold a table of options")
         return {}
     return table
+
+
+def _load_toml(text: str) -> Any:
+    import tomllib  # what is compiled without a file of options does not need it
+
+    return tomllib.loads(text)
 
 
 def _load_json(text: str) -> Any:

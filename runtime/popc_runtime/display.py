@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
 
 from popc_runtime.format import Manifest, TensorSpec
 
@@ -25,6 +24,8 @@ def manifest_html(what: str, manifest: Manifest) -> str:
 
 def table_html(title: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A table with a caption; all texts are escaped."""
+    from html import escape  # notebooks alone need it, and it has a table of entities
+
     lines = [f"<table><caption>{escape(title)}</caption>"]
     lines.append("<tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr>")
     lines += [

@@ -56,7 +56,7 @@ def _neutral(value: float, sides: tuple[int, ...]) -> Rewrite:
     def rewrite(graph: Graph, op: Op) -> Tensor | None:
         del graph
         for side in sides:
-            if op.operand(side).data is None or not is_exactly(op.operand(side), value):
+            if not is_exactly(op.operand(side), value):
                 continue
             other = op.operand(1 - side)
             if other.type == op.output.type:
