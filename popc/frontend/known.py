@@ -41,6 +41,8 @@ class KnownValues:
         tensor = self.source(tensor)
         if tensor.data is not None:
             return tensor.data
+        if 0 in tensor.type.shape:  # without elements there is only one value
+            return np.empty(tensor.type.shape, tensor.type.dtype.storage)
         values = self._values
         if tensor not in values:
             values[tensor] = None

@@ -51,6 +51,7 @@ _MOVES: Final[dict[tuple[str, str], tuple[int, ...]]] = {
 }
 
 
+_COUNTS: Final = (("", "Shape"), ("", "Size"))  # what looks at no element
 _ENCODERS: Final = ("CategoryMapper", "LabelEncoder", "OneHotEncoder")
 
 
@@ -58,7 +59,7 @@ def takes_strings(domain: str, op_type: str) -> bool:
     """True if an operator takes operands of strings: it moves, compares or encodes them."""
     key = (domain, op_type)
     encodes = domain == "ai.onnx.ml" and op_type in _ENCODERS
-    return encodes or key in _MOVES or key in {("", "Concat"), ("", "Equal")}
+    return encodes or key in _MOVES or key in {("", "Concat"), ("", "Equal"), *_COUNTS}
 
 
 def known_words(model: onnx.ModelProto) -> tuple[str, ...]:
@@ -127,13 +128,15 @@ def _in_words(importer: OpenGraph, name: str, text: TextValue, words: tuple[str,
 def moved_words(
     importer: OpenGraph, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]
 ) -> list[Value | None] | None:
-    """The results of a node that moves or compares strings; ``None`` if it does neither.
+    """The results of a node that moves, compares or counts strings; ``None`` if it does not.
 
     Raises:
         ModelError: both operands of a comparison may hold words that are not known.
     """
     key = (default_domain_name(proto.domain), proto.op_type)
     compares = key == ("", "Equal")
+    if key in _COUNTS and isinstance(inputs[0], TextValue):
+        return list(importer.apply(proto, name, [inputs[0].numbers]))
     if key == ("", "Concat") or compares:
         where: Sequence[int] = range(len(inputs))
     elif key in _MOVES:

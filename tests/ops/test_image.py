@@ -113,7 +113,10 @@ def test_grid_sample_refuses_grids_that_do_not_fit(
 
 
 @pytest.mark.parametrize("align_corners", [0, 1])
-@pytest.mark.parametrize("size", [(2, 3, 4, 5), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize(
+    "size",
+    [(2, 3, 4, 5), (1, 3, 4, 5), (1, 1, 1, 1), (3, 1, 2, 1), (1, 2, 3, 4, 5), (2, 1, 1, 3, 1)],
+)
 def test_affine_grid(size: tuple[int, ...], align_corners: int) -> None:
     dimensions = len(size) - 2
     assert_matches_onnxruntime(

@@ -268,6 +268,21 @@ def test_mean_variance_normalization(opset: int, axes: list[int] | None) -> None
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_mean_variance_normalization_in_any_type(dtype: type) -> None:
+    """Rows of equal elements, whose variance is 0 however their squares round, and others."""
+    rows: Array = np.linspace(0.1, 3.3, 7, dtype=dtype).reshape(1, 7, 1)
+    equal: Array = np.broadcast_to(rows, (5, 7, 9))
+    x = np.concatenate([equal, 3 + _values(5, 7, 9).astype(dtype)], axis=1)
+    (actual,) = run_op("MeanVarianceNormalization", [x], {"axes": [0, -1]}, opset=13)
+    wide = x.astype(np.float64)
+    deviation = wide.std(axis=(0, 2), keepdims=True)
+    expected = (wide - wide.mean(axis=(0, 2), keepdims=True)) / (deviation + 1e-9)
+    assert actual.dtype == dtype
+    assert np.abs(actual[:, 7:] - expected[:, 7:]).max() < 8 * np.finfo(dtype).eps
+    assert np.abs(actual[:, :7]).max() <= 1
+
+
 # -- shapes ----------------------------------------------------------------------------------------
 
 

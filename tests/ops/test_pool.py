@@ -68,6 +68,21 @@ def test_any_lp_pool(pool: tuple[tuple[int, ...], dict[str, Any]], p: int) -> No
     assert_matches_onnxruntime("LpPool", [_random(*shape)], attributes | {"p": p}, rtol=1e-4)
 
 
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("auto_pad", ["VALID", "SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("sizes", [(7, 8), (4, 5), (2, 2)])
+def test_rounding_up_beside_automatic_padding(
+    op_type: str, auto_pad: str, sizes: tuple[int, ...]
+) -> None:
+    attributes = {
+        "kernel_shape": [2, 2],
+        "strides": [3, 2],
+        "auto_pad": auto_pad,
+        "ceil_mode": 1,
+    }
+    assert_matches_onnxruntime(op_type, [_small_integers(1, 2, *sizes)], attributes, rtol=1e-6)
+
+
 @pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool", "LpPool"])
 @pytest.mark.parametrize(("sizes", "stride"), [((2, 5), 2), ((1, 2), 3), ((4, 1), 3)])
 def test_first_window_reaches_beyond_the_end(

@@ -163,6 +163,13 @@ def test_empty_sets(op_type: str, empty: float) -> None:
     assert run_ir(op_type, [x], {"axes": (0,), "keepdims": 0})[0].shape == (0, 3)
 
 
+def test_axes_without_elements_need_no_value() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for keep in (0, 1):
+        inputs: list[Array | None] = [x, np.array([], np.int64)]
+        assert_matches_onnxruntime("ReduceSum", inputs, {"keepdims": keep}, opset=13)
+
+
 def test_empty_sets_of_integers_and_scalars() -> None:
     x = np.empty((2, 0), np.int32)
     (actual,) = run_ir("ReduceMax", [x], {"axes": (1,), "keepdims": 0})

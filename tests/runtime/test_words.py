@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import popc
@@ -62,6 +63,14 @@ def test_words_become_places(words: Any, program: popc_runtime.Executable) -> No
         labelled(program.outputs[0], label).tolist()
         == ["fir tree", "oak", "fir tree"][: len(words)]
     )
+
+
+def test_words_are_counted() -> None:
+    text = """<ir_version: 9, opset_import: ["" : 17]>
+    g (string[rows, 2] x) => (int64[2] shape, int64 size) { shape = Shape(x) size = Size(x) }"""
+    program = popc.load(onnx.parser.parse_model(text), dims={"rows": 3}, cache=False)
+    shape, size = program.run(x=np.full((3, 2), "ash", object)).values()
+    assert (shape.tolist(), size.tolist()) == ([3, 2], 6)
 
 
 @pytest.mark.parametrize(

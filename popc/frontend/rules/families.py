@@ -45,7 +45,7 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
         "ai.onnx.preview.training": "Gradient",
     },
     "onnx.image": {
-        "": "GridSample ImageDecoder",
+        "": "AffineGrid GridSample ImageDecoder",
     },
     "onnx.indexing": {
         "": "Compress Gather GatherElements GatherND NonZero OneHot",
@@ -71,7 +71,7 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
     "onnx.norm": {
         "": (
             "BatchNormalization GroupNormalization InstanceNormalization LRN LayerNormalization "
-            "RMSNormalization"
+            "MeanVarianceNormalization RMSNormalization"
         ),
     },
     "onnx.pad": {

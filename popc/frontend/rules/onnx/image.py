@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import warnings
+from math import prod
 from typing import Final
 
 import numpy as np
 
 from popc.frontend.node import Node
-from popc.frontend.rules.common import default_domain
-from popc.ir import Tensor
+from popc.frontend.rules.common import converted, default_domain, reshaped
+from popc.ir import Shape, Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
 
@@ -31,6 +32,41 @@ def _grid_sample(node: Node) -> Tensor:
             "align_corners": node.integer("align_corners"),
         },
     )
+
+
+def _affine_grid(node: Node) -> Tensor:
+    """The affine map of each sample, applied to the centres of pixels: a product of matrices.
+
+    ONNX's function body takes a single sample for none, and has no number for a single pixel
+    whose corners are aligned.  onnxruntime takes its last corner.
+    """
+    theta = node.input(0)
+    size = tuple(int(item) for item in node.require_known(1, "the output shape"))
+    rank = len(size) - 2
+    if rank not in (2, 3) or theta.type.shape != (size[0], rank, rank + 1):
+        raise ModelError(
+            f"theta is {list(theta.type.shape)}, which maps no grid of size {list(size)}: it must "
+            "be [N, 2, 3] for [N, C, H, W], or [N, 3, 4] for [N, C, D, H, W]"
+        )
+    pixels = node.positions(prod(size[2:]))
+    centres = _centres(pixels, size[2:], aligned=node.integer("align_corners", 0) != 0)
+    moved = node.emit("Transpose", [theta], {"perm": (0, 2, 1)})
+    wide = converted(node, node.constant(centres), theta.type.dtype)
+    grid = node.emit("MatMul", [wide, moved])
+    return reshaped(node, grid, (size[0], *size[2:], rank))
+
+
+def _centres(pixels: Array, size: Shape, *, aligned: bool) -> Array:
+    """Rows (x, y, 1), or (x, y, z, 1), of the numbers of pixels, from -1 to 1 along each axis."""
+    columns = [np.ones(pixels.shape)]
+    for count in reversed(size):
+        place, pixels = pixels % max(count, 1), pixels // max(count, 1)
+        if aligned:
+            last = max(count - 1, 1)
+            columns.insert(-1, 2.0 * place / last - 1.0 if count > 1 else np.ones(place.shape))
+        else:
+            columns.insert(-1, (2.0 * place + 1.0) / max(count, 1) - 1.0)
+    return np.stack(columns, axis=-1)
 
 
 def _image_decoder(node: Node) -> Tensor:
@@ -67,6 +103,7 @@ def _decoded(encoded: bytes, pixel_format: str) -> Array:
 
 RULES: Final = default_domain(
     {
+        "AffineGrid": _affine_grid,
         "GridSample": _grid_sample,
         "ImageDecoder": _image_decoder,
     }

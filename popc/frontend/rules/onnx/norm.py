@@ -1,7 +1,4 @@
-"""Normalisation by statistics of the elements' group.
-
-MeanVarianceNormalization has no rule: ONNX's function body serves.
-"""
+"""Normalisation by statistics of the elements' group."""
 
 from __future__ import annotations
 
@@ -13,8 +10,9 @@ from popc.frontend.rules.common import converted, default_domain, reshaped
 from popc.frontend.tensors import dtype_from_onnx
 from popc.frontend.values import Value
 from popc.frontend.written import update_statistic
-from popc.ir import Tensor
+from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
+from popc_runtime.format import DType
 
 __all__ = ["RULES"]
 
@@ -128,6 +126,23 @@ def _rms_normalization(node: Node) -> Tensor:
     return node.emit("RMSNormalization", [x, node.input(1)], attributes)
 
 
+def _mean_variance_normalization(node: Node) -> Tensor:
+    """(x - mean) / (deviation + 1e-9), as ONNX's function body defines it.
+
+    What it says of the variance, mean(x²) - mean(x)², is negative for equal elements that round;
+    squares of what lies around the mean are not.  Narrow floats have no 1e-9, so they widen.
+    """
+    x = node.input(0)
+    wide = converted(node, x, DType.FLOAT32) if x.type.dtype.itemsize < 4 else x
+    axes = tuple(normal_axis(axis, x.type.rank) for axis in node.integers("axes", (0, 2, 3)))
+    over: AttributeMap = {"axes": axes, "keepdims": 1}
+    centred = node.emit("Sub", [wide, node.emit("ReduceMean", [wide], over)])
+    variance = node.emit("ReduceMean", [node.emit("Mul", [centred, centred])], over)
+    epsilon = node.constant(1e-9, wide.type.dtype)
+    deviation = node.emit("Add", [node.emit("Sqrt", [variance]), epsilon])
+    return converted(node, node.emit("Div", [centred, deviation]), x.type.dtype)
+
+
 def _lrn(node: Node) -> Tensor:
     attributes = {
         "alpha": node.number("alpha", 1e-4),
@@ -145,6 +160,7 @@ RULES: Final = default_domain(
         "InstanceNormalization": _instance_normalization,
         "LRN": _lrn,
         "LayerNormalization": _layer_normalization,
+        "MeanVarianceNormalization": _mean_variance_normalization,
         "RMSNormalization": _rms_normalization,
     }
 )

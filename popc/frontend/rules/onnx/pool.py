@@ -20,8 +20,10 @@ def _window(node: Node) -> AttributeMap:
     if len(kernel) != len(sizes):
         raise ModelError(f"kernel_shape is {list(kernel)} for {len(sizes)} spatial axes")
     attributes = window_attribute_map(node, sizes, kernel)
-    # SAME and VALID leave no room for a partial window.
-    partial = node.text("auto_pad", "NOTSET") == "NOTSET" and node.integer("ceil_mode", 0)
+    # SAME leaves no room for a partial window.  VALID does: the standard's formula for it does not
+    # round up, but its shape inference and onnxruntime do.
+    same = node.text("auto_pad", "NOTSET").startswith("SAME")
+    partial = not same and node.integer("ceil_mode", 0)
     return {**attributes, "kernel_shape": kernel, "ceil_mode": int(partial)}
 
 
