@@ -95,6 +95,7 @@ def _words(b: NetworkBuilder, x: str, size: int, masked: int) -> None:
     b("Reshape", x, b.integers("masked.rows", -1, _VOCABULARY), name="logits")
 
 
+_BASE = partial(bert_masked, size=768, heads=12, layers=[4, 4, 4], first=1)
 _LARGE = partial(bert_masked, size=1024, heads=16, layers=[3, 7, 7, 7])
 
 TRAINED_NETWORKS: dict[str, Callable[[str], onnx.ModelProto]] = {
@@ -102,9 +103,8 @@ TRAINED_NETWORKS: dict[str, Callable[[str], onnx.ModelProto]] = {
     "resnext101_training": resnext101,
     "efficientnet_b4_training": efficientnet_b4,
     "vit_base_training": vit_base_dropped,
-    "bert_base_masked_128": partial(
-        bert_masked, size=768, heads=12, length=128, masked=20, layers=[4, 4, 4], first=1
-    ),
+    "bert_base_masked_128": partial(_BASE, length=128, masked=20),
+    "bert_base_masked_512": partial(_BASE, length=512, masked=76),
     "bert_large_masked_128": partial(_LARGE, length=128, masked=20),
     "bert_large_masked_384": partial(_LARGE, length=384, masked=56),
 }

@@ -25,6 +25,7 @@ __all__ = [
     "bert_base",
     "bert_large",
     "bert_large_joint",
+    "clip_text",
     "joint_attention",
     "mobilenet_v2",
     "resnet50",
@@ -253,6 +254,28 @@ def vit_so400m(dtype: str = "float32", *, layers: int = 27) -> onnx.ModelProto:
     )
 
 
+def clip_text(dtype: str = "float32") -> onnx.ModelProto:
+    """tokens [batch, 77] -> hidden [batch, 77, 768], pooled [batch, 768]: CLIP ViT-L/14's text."""
+    b = NetworkBuilder("clip_text", dtype)
+    words = b("Gather", b.weight("words", 49_408, 768, scale=0.02), "tokens")
+    x = b("Add", words, b.weight("positions", 77, 768, scale=0.02))
+    later = b("Trilu", b.full("minus_much", 77, 77, value=-10_000.0), b.scalar("one", 1), upper=1)
+    for layer in range(12):
+        name = f"layer{layer}"
+        y = b.layer_norm(x, f"{name}.norm1", 768)
+        x = b("Add", x, attention_of_heads(b, y, name, 768, 12, 77, later))
+        y = b.linear(b.layer_norm(x, f"{name}.norm2", 768), f"{name}.up", 768, 3072)
+        y = b("Mul", y, b("Sigmoid", b("Mul", y, b.full(f"{name}.quick", value=1.702))))
+        x = b("Add", x, b.linear(y, f"{name}.down", 3072, 768))
+    b("Identity", b.layer_norm(x, "norm", 768), name="hidden")
+    ends = b("Unsqueeze", b("ArgMax", "tokens", axis=1, keepdims=0), b.integers("axis", 1))
+    b("GatherND", "hidden", ends, batch_dims=1, name="pooled")
+    tokens = helper.make_tensor_value_info("tokens", onnx.TensorProto.INT32, ["batch", 77])
+    return b.model(
+        [tokens], [b.floats("hidden", "batch", 77, 768), b.floats("pooled", "batch", 768)]
+    )
+
+
 def joint_attention(
     b: NetworkBuilder,
     x: str,
@@ -310,6 +333,7 @@ NETWORKS: dict[str, Callable[[str], onnx.ModelProto]] = {
     "bert_base_384": partial(bert_base, length=384),
     "bert_large": bert_large,
     "bert_large_joint": bert_large_joint,
+    "clip_text": clip_text,
     "mobilenet_v2": mobilenet_v2,
     "vit_base": vit_base,
     "vit_so400m": vit_so400m,

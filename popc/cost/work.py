@@ -232,13 +232,10 @@ class Work:
         self.compute(name, cycles, "Copy", temporary=2 * bytes_)
 
     def bring_rows_together(self, size: int, length: int, dtype: DType, parts: int) -> None:
-        """Rows of which ``parts`` tiles have a part each go to one, as profiles show.
-
-        Elements of a column lie side by side there: softmax has its axis outermost.
-        """
+        """Rows of which ``parts`` tiles have a part each go to one, as profiles show."""
         share, bytes_ = self.machine.share(size, dtype), device_bytes(dtype)
         self.receive("rows", share * bytes_, sources=ceil_div(share, max(length, 1)) * parts)
-        cycles = movement.turn_cycles(share, bytes_, odd=length % 2 == 1)
+        cycles = movement.row_cycles(share, length, bytes_)
         self.compute("rows", cycles, "Copy", temporary=2 * share * bytes_)
 
     def move(self, type_: TensorType, name: str = "copy") -> None:

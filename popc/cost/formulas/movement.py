@@ -13,10 +13,10 @@ __all__ = [
     "pooling",
     "random_cycles",
     "rearrange_cycles",
+    "row_cycles",
     "smallest_piece",
     "transpose_cycles",
     "transpose_grain",
-    "turn_cycles",
 ]
 
 # Poplin's regression over ten thousand random rearrangements: what a copy takes, and what every
@@ -49,16 +49,15 @@ def copy_cycles(*parts: tuple[Count, int]) -> Count:
     return _COPY_START + sum(moved)
 
 
-def turn_cycles(elements: Count, element_bytes: int, *, odd: bool) -> Count:
-    """Giving the elements of a tile new neighbours, which workers share evenly.
+def row_cycles(elements: Count, length: int, element_bytes: int) -> Count:
+    """Joining rows of ``length`` elements of which a tile has received blocks of columns.
 
-    Stores are 32 bits wide.  Elements of 16 bits are stored in pairs if both halves of each word
-    are there, but not if rows have an ``odd`` number of them and so begin within words: then every
-    store reads the word first.
+    Blocks are copied whole, in pieces as large as rows are multiples of.  Rows of an odd number of
+    halves begin within words: stores are 32 bits wide, so every one reads the word first.
     """
-    if odd and element_bytes < 4:
+    if element_bytes < 4 and length * element_bytes % 4:
         return _COPY_START + WORKERS * ceil_div(elements, WORKERS) * _SUBWORD_CYCLES
-    return copy_cycles((elements * element_bytes, smallest_piece(element_bytes)))
+    return copy_cycles((elements * element_bytes, smallest_piece(length * element_bytes)))
 
 
 def transpose_grain(element_bytes: int) -> int:
