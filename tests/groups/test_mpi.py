@@ -48,7 +48,7 @@ def _mpiexec(size: int, *words: str | Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
         cwd=_ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
