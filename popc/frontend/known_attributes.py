@@ -133,6 +133,7 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
 _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     "Attention": (*_ATTENTION, "qkv_hidden_sizes"),
     "BiasSoftmax": ("axis", "is_inner_broadcast"),
+    "CDist": ("metric",),
     "CropAndResize": ("extrapolation_value", "mode"),
     "DequantizeLinear": ("axis",),
     "DynamicQuantizeLSTM": (
@@ -156,6 +157,7 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     "MatMulNBits": ("K", "N", "accuracy_level", "bits", "block_size"),
     "MultiHeadAttention": ("mask_filter_value", "num_heads", "scale", "unidirectional"),
     "NhwcConv": _CONV,
+    "NhwcMaxPool": ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides"),
     "Pad": ("mode",),
     "QAttention": _ATTENTION,
     "QEmbedLayerNormalization": ("epsilon",),

@@ -218,9 +218,9 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
     },
     "microsoft.operators": {
         "com.microsoft": (
-            "BiasAdd BiasGelu BiasSoftmax BiasSplitGelu ExpandDims FastGelu FusedConv FusedGemm "
-            "FusedMatMul GatherND Gelu GridSample Inverse NhwcConv Pad QuickGelu Range "
-            "TransposeMatMul Trilu"
+            "BiasAdd BiasGelu BiasSoftmax BiasSplitGelu CDist ExpandDims FastGelu FusedConv "
+            "FusedGemm FusedMatMul GatherND Gelu GridSample Inverse NhwcConv NhwcMaxPool Pad "
+            "QuickGelu Range TransposeMatMul Trilu"
         ),
     },
     "microsoft.quantize": {

@@ -277,3 +277,37 @@ def test_nhwc_conv() -> None:
     transposed = [a.transpose(0, 3, 1, 2).copy() for a in (x, w)]
     (expected,) = run_op("Conv", [*transposed, bias], {"strides": [2, 1]})
     np.testing.assert_allclose(y, expected.transpose(0, 2, 3, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernel_shape": [2, 3], "strides": [2, 1], "pads": [1, 0, 0, 2]},
+        {"kernel_shape": [2, 2], "dilations": [2, 1], "strides": [2, 3], "ceil_mode": 1},
+        {"kernel_shape": [3, 2], "strides": [2, 2], "auto_pad": "SAME_LOWER"},
+    ],
+)
+def test_nhwc_max_pool(attributes: dict[str, Any], dtype: type) -> None:
+    x: Array = np.random.default_rng(3).integers(0, 255, (2, 7, 6, 5)).astype(dtype)
+    assert_matches_onnxruntime("NhwcMaxPool", [x], attributes, domain="com.microsoft")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("attributes", [{}, {"metric": "sqeuclidean"}, {"metric": "euclidean"}])
+def test_distances(attributes: dict[str, str], dtype: type) -> None:
+    a: Array = _floats((5, 3)).astype(dtype)
+    b: Array = _floats((4, 3), 1).astype(dtype)
+    assert_matches_onnxruntime(
+        "CDist", [a, b], attributes, domain="com.microsoft", rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("widths", "metric", "message"),
+    [((3, 2), "euclidean", "as many columns"), ((3, 3), "cosine", "metric is 'cosine'")],
+)
+def test_distances_that_are_none(widths: tuple[int, int], metric: str, message: str) -> None:
+    operands = [_floats((2, width)) for width in widths]
+    with pytest.raises(ModelError, match=message):
+        run_op("CDist", operands, {"metric": metric}, domain="com.microsoft")

@@ -162,6 +162,35 @@ def _nhwc_conv(node: Node) -> Tensor:
     return channels_last(node, y)
 
 
+def _nhwc_max_pool(node: Node) -> Tensor:
+    """MaxPool of [N, H, W, C], of bytes."""
+    x = channels_first(node, node.input(0))
+    return channels_last(
+        node, standard_op(node, "MaxPool", [x], passed_on(node, WINDOW_ATTRIBUTES))
+    )
+
+
+def _distances(node: Node) -> Tensor:
+    """Distances of the rows of [M, K] from those of [N, K], as sums over differences.
+
+    onnxruntime adds squared norms to a product, which leaves little of small distances.
+    """
+    a, b = node.input(0), node.input(1)
+    if a.type.rank != 2 or b.type.rank != 2 or a.type.shape[1] != b.type.shape[1]:
+        raise ModelError(
+            f"rows of {list(a.type.shape)} and {list(b.type.shape)} have no distances: both must "
+            "be matrices with as many columns"
+        )
+    metric = node.text("metric", "sqeuclidean")
+    if metric not in ("euclidean", "sqeuclidean"):
+        raise ModelError(f"metric is {metric!r}, not 'euclidean' or 'sqeuclidean'")
+    (rows, width), (others, _) = a.type.shape, b.type.shape
+    pair = [emit_reshape(node, a, (rows, 1, width)), emit_reshape(node, b, (1, others, width))]
+    over: AttributeMap = {"axes": (2,), "keepdims": 0}
+    squares = node.emit("ReduceSumSquare", [node.emit("Sub", pair)], over)
+    return squares if metric == "sqeuclidean" else node.emit("Sqrt", [squares])
+
+
 # -- activations -----------------------------------------------------------------------------------
 
 
@@ -240,6 +269,7 @@ RULES: Final = microsoft_domain(
         "BiasGelu": _gelu,
         "BiasSoftmax": _bias_softmax,
         "BiasSplitGelu": _bias_split_gelu,
+        "CDist": _distances,
         "ExpandDims": _expand_dims,
         "FastGelu": _fast_gelu,
         "FusedConv": fused_conv,
@@ -250,6 +280,7 @@ RULES: Final = microsoft_domain(
         "GridSample": as_standard("align_corners", "mode", "padding_mode"),
         "Inverse": same_op,
         "NhwcConv": _nhwc_conv,
+        "NhwcMaxPool": _nhwc_max_pool,
         "Pad": as_standard("mode"),
         "QuickGelu": _quick_gelu,
         "Range": as_standard(),
