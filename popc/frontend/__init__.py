@@ -19,6 +19,7 @@ from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_mo
 from popc.frontend.model import ImportedModel, import_model
 from popc.frontend.names import listed
 from popc.frontend.recomputation import RecomputeRequests
+from popc.frontend.tensors import tensor_of_file
 from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_importable
 from popc.frontend.walk import find_attribute, nested_graphs, number_of
@@ -62,5 +63,6 @@ __all__ = [
     "read_weights",
     "stored_values",
     "strip_weights",
+    "tensor_of_file",
     "with_unsigned_weights",
 ]

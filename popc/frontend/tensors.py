@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
 from popc.frontend.external import external_array
@@ -22,6 +23,7 @@ __all__ = [
     "dtype_name",
     "is_supported",
     "onnx_type_of",
+    "tensor_of_file",
 ]
 
 _DTYPES: Final[dict[int, DType]] = {
@@ -86,6 +88,23 @@ def dtype_from_onnx_name(name: str) -> DType:
 def onnx_type_of(dtype: DType) -> int:
     """The ONNX element type number of ``dtype``."""
     return _ONNX[dtype]
+
+
+def tensor_of_file(data: bytes) -> Array:
+    """The elements of a tensor that is a file of its own, as in ONNX's test data; words as text.
+
+    Raises:
+        ModelError: it is no such tensor.
+    """
+    proto = onnx.TensorProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise ModelError("it is damaged, or no tensor") from error
+    if proto.data_type == onnx.TensorProto.STRING:
+        return _from_fields(proto).astype(str)
+    _, stored = decode_tensor(proto)
+    return stored
 
 
 def decode_tensor(proto: onnx.TensorProto, base_dir: str = "") -> tuple[TensorType, Array]:

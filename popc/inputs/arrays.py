@@ -18,7 +18,7 @@ from popc_runtime import Executable, TensorSpec
 from popc_runtime.data.streams.files import RAW_SUFFIXES, open_samples
 from popc_runtime.data.streams.seals import SealedFeed
 from popc_runtime.data.words import labelled
-from popc_runtime.errors import DeviceError, ResourceError, UsageError
+from popc_runtime.errors import DeviceError, ModelError, ResourceError, UsageError
 from popc_runtime.format import Array, LabelKind, StreamSpec
 from popc_runtime.ground.frozen import frozen
 
@@ -120,8 +120,25 @@ def _read(stream: StreamSpec, source: str) -> Array | int:
         return arrays[name]
     if path.suffix in RAW_SUFFIXES:
         return _of_run(open_samples(stream, path), stream)
-    loaded: Array = load_file(path)
+    loaded: Array = _tensor(path) if path.suffix == ".pb" else load_file(path)
     return loaded
+
+
+def _tensor(path: Path) -> Array:
+    """The elements of a tensor of ONNX's test data."""
+    from popc.frontend import tensor_of_file  # onnx, which other inputs do not need
+
+    try:
+        return tensor_of_file(path.read_bytes())
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no file {path}") from error
+    except OSError as error:
+        raise ResourceError(f"cannot read {path}: {error.strerror or error}") from error
+    except ModelError as error:
+        raise ResourceError(
+            f"{path} is not a tensor of ONNX: {error.message}",
+            hint="onnx.save_tensor writes such files",
+        ) from error
 
 
 def _verified(stream: StreamSpec, source: str, key: FeedKey) -> Array:

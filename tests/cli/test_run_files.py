@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 
 import popc
 from popc.cli.main import run
@@ -58,6 +60,52 @@ def test_two_results_do_not_fit_one_file(
     assert run(["run", archive, "-i", "x=random:0", "-o", f"y={file}", "-o", f"z={file}"]) == 2
     assert "'y' and 'z' would both be written to" in capsys.readouterr().err
     assert not file.exists()
+
+
+def _write_tensor(path: Path, values: Any) -> str:
+    path.write_bytes(numpy_helper.from_array(np.asarray(values)).SerializeToString())
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["float", "float16", "bfloat16", "int64", "bool"])
+def test_tensors_of_test_data(kind: str, tmp_path: Path) -> None:
+    archive = _archive(tmp_path, f"{kind}[3] x", "float[3] y", "y = Cast<to=1>(x)")
+    dtype = {"float": np.float32, "bfloat16": ml_dtypes.bfloat16}.get(kind, kind)
+    given = _write_tensor(tmp_path / "input_0.pb", np.array([1, 0, 1], dtype))
+    assert run(["run", archive, "-i", f"x={given}", "-o", f"y={tmp_path / 'y.npy'}"]) == 0
+    assert np.load(tmp_path / "y.npy").tolist() == [1, 0, 1]
+
+
+def test_words_of_test_data(tmp_path: Path) -> None:
+    archive = _archive(
+        tmp_path, "string[2] x", "bool[2] y", 'c = Constant<value_strings=["a"]>() y = Equal(x, c)'
+    )
+    given = _write_tensor(tmp_path / "x.pb", np.array(["a", "é"], object))
+    assert run(["run", archive, "-i", f"x={given}", "-o", f"y={tmp_path / 'y.npy'}"]) == 0
+    assert np.load(tmp_path / "y.npy").tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "message"),
+    [
+        (None, 2, "there is no file"),
+        (b"", 7, "is not a tensor of ONNX"),
+        (b"\xff" * 9, 7, "is not a tensor of ONNX: it is damaged"),
+        (b"\x08\x03\x10\x01\x4a\x02ab", 7, "is not a tensor of ONNX: .* needs 12 bytes, but has 2"),
+    ],
+)
+def test_tensors_that_are_none(
+    content: bytes | None,
+    code: int,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    archive = _archive(tmp_path, "float[3] x", "float[3] y", "y = Neg (x)")
+    if content is not None:
+        (tmp_path / "x.pb").write_bytes(content)
+    assert run(["run", archive, "-i", f"x={tmp_path / 'x.pb'}"]) == code
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_names_may_hold_equals_signs(tmp_path: Path) -> None:

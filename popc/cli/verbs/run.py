@@ -49,8 +49,8 @@ __all__ = ["command"]
     multiple=True,
     metavar="NAME=SOURCE",
     help="x=x.npy (numbers, or words if the model takes strings), x=data.npz (its array x), "
-    "x=x.bin (raw elements), x=- (a .npy from stdin), x=cat.jpg (a picture, see --pixels), "
-    "x=random:SEED; data.npz alone gives every input by its name.",
+    "x=x.bin (raw elements), x=x.pb (a tensor of ONNX), x=- (a .npy from stdin), x=cat.jpg (a "
+    "picture, see --pixels), x=random:SEED; data.npz alone gives every input by its name.",
 )
 @click.option(
     "-o",
