@@ -80,9 +80,9 @@ def _further() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]
         "group": 1,
     }
     ends: dict[str, Attribute] = {"pads": (0,) * 4, "group": 1}
-    many, wide = np.resize(_LINE, (9, 6, 3, 3)), np.resize(_LINE, (9, 2, 3, 3))
+    many, wide = np.resize(_LINE, (9, 6, 3, 3)), np.resize(_LINE, (32, 2, 3, 3))
     yield "ConvTranspose", [np.resize(_LINE, (1, 9, 9, 8)), many, None], moved | ends
-    yield "ConvTranspose", [np.resize(_LINE, (1, 9, 2, 33)), wide, _LINE[0, :2]], moved | ends
+    yield "ConvTranspose", [np.resize(_LINE, (1, 32, 2, 33)), wide, _LINE[0, :2]], moved | ends
     yield "BinCount", [_LINE, levels], {"absolute": 0}
     yield "Bucketize", [_LINE, levels], {"right": 1}
     yield "Histogram", [_LINE], {"levels": (-0.5, 0.5)}

@@ -13,7 +13,7 @@ from popc_runtime.native.record import Record, tensor_words
 __all__ = ["transposed_at_once"]
 
 # As in csrc/kernels/conv/transposed.h.
-_MOST_PHASES: Final = 64
+_MOST_PHASES: Final = 256
 _MOST_TAPS: Final = 1 << 12
 _FEW_RESULTS: Final = 2  # channels of a group: other kernels fill vectors with pixels, too
 _WINOGRAD: Final = 3  # taps of each phase

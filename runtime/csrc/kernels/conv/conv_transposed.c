@@ -1,18 +1,12 @@
 // Transposed convolutions as matrix products, phase by phase: weights [out][in * taps] times windows
 // [in * taps][results], which are read where they lie, in copies of the input that all phases share.
 // Results of neighbouring phases are woven while they are in the first cache.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../movement/weave.h"
 #include "transposed.h"
-
-enum {
-    SUM_FLOATS = 1 << 13,  // of a group of tiles: the first cache
-    WEIGHT_FLOATS = 1 << 16,  // the same of the second one, so that all results of a block go by
-    FEW_CHUNKS = 8,  // blocks that threads cannot share evenly: groups of tiles are shared, too
-    CHUNK_PRODUCTS = 1 << 17,  // of a chunk at least: 2 us
-};
 
 typedef struct {
     const Transposed *state;
@@ -23,38 +17,18 @@ typedef struct {
 
 // -- preparing ------------------------------------------------------------------------------------
 
-static int64_t blocks_of(const Transposed *state) {
-    int64_t blocks = state->conv.batch * state->conv.groups;
-    for (int axis = 0; axis < AXES; axis++) blocks *= state->blocks[axis];
-    return blocks;
-}
-
-// Phases of all axes but the last one.
-static int64_t lines_of_phases(const Transposed *state) {
-    return state->phases[0] * state->phases[1];
-}
-
-static void plan_chunks(Transposed *state) {
-    const int64_t across = state->phases[2], blocks = blocks_of(state);
-    const int64_t sums = across * state->rows * TILE_COLUMNS;
-    const int64_t weights = state->packed_group / state->tiles / lines_of_phases(state) + 1;
-    state->group = lesser(SUM_FLOATS / sums, WEIGHT_FLOATS / weights);
-    state->group = lesser(greater(state->group, 1), state->tiles);
-    const int64_t products = blocks * state->packed_group * state->block[1] * state->block[2];
-    state->early = blocks < FEW_CHUNKS && products >= 2 * CHUNK_PRODUCTS;
-    if (!state->early) return;
-    const int64_t wanted = ceil_div(lesser(FEW_CHUNKS, products / CHUNK_PRODUCTS), blocks);
-    const int64_t groups = ceil_div(wanted, lines_of_phases(state));
-    state->group = lesser(state->group, greater(1, state->tiles / groups));
-}
-
 static void release(void *argument) {
     ISA(release_transposed)(argument);
     free(argument);
 }
 
+// Vectors are read beyond the last results.
 static int64_t sum_floats(const Transposed *state) {
-    return state->phases[2] * state->group * state->rows * TILE_COLUMNS;
+    return state->made * state->channels * TILE_COLUMNS + 16;
+}
+
+static int64_t weight_floats(const Transposed *state) {
+    return state->packed ? 0 : padded(state->packed_group * state->conv.groups, 16);
 }
 
 static void *prepare(Params *params, Needs *needs) {
@@ -64,14 +38,11 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
-    plan_chunks(state);
-    const int64_t copied = copied_floats(state);
-    const int64_t weights = state->packed ? 0
-                                          : padded(state->packed_group * state->conv.groups, 16);
-    needs->shared = (weights + (state->early ? copied * blocks_of(state) : 0)) *
-                    (int64_t)sizeof(float);
-    needs->own = (sum_floats(state) + (state->early ? 0 : copied)) * (int64_t)sizeof(float);
-    reads_anywhere(needs, &state->lines.x);
+    const int64_t copied = copied_floats(state), size = sizeof(float);
+    const int64_t early = state->early ? copied * blocks_of(state) : 0;
+    needs->shared = (weight_floats(state) + early) * size;
+    needs->own = (sum_floats(state) + (state->early ? 0 : copied)) * size;
+    reads_anywhere(needs, &state->input);
     return state;
 }
 
@@ -86,9 +57,9 @@ typedef struct {
 } Block;
 
 static const float *image_of(const Transposed *state, const Block *block) {
-    const Conv *lines = &state->lines;
-    return lines->x + block->plane / lines->groups * lines->x_batch +
-           block->plane % lines->groups * state->in * lines->x_channel;
+    const Conv *conv = &state->conv;
+    return state->input + block->plane / conv->groups * conv->y_batch +
+           block->plane % conv->groups * state->in * conv->y_channel;
 }
 
 static Block block_of(const Transposed *state, int64_t number) {
@@ -103,16 +74,18 @@ static Block block_of(const Transposed *state, int64_t number) {
     block.results = (count[1] - 1) * state->block[2] + count[2];
     block.lines = image_of(state, &block);
     for (int axis = 0; axis < AXES; axis++)
-        block.lines += block.first[axis] * state->lines.x_axis[axis];
+        block.lines += block.first[axis] * state->conv.y_axis[axis];
     return block;
 }
 
 static void copy_block(const Transposed *state, const Block *block, float *to) {
-    Conv lines = state->lines;
-    lines.before[1] -= block->first[1];
-    lines.before[2] -= block->first[2];
-    Copies copies = state->copies;
+    const int64_t kind = state->kinds > 1 ? block->first[1] / state->block[1] : 0;
+    Conv lines = state->lines[kind].conv;
+    Copies copies = state->lines[kind].copies;
     copies.conv = &lines;
+    lines.x = state->input;
+    if (state->kinds == 1) lines.before[1] -= block->first[1];
+    lines.before[2] -= block->first[2];
     const float *image = image_of(state, block);
     for (int64_t i = 0; i < state->reach[0]; i++, to += state->slice) {
         const int64_t slice = block->first[0] + state->low[0] + i;
@@ -123,16 +96,16 @@ static void copy_block(const Transposed *state, const Block *block, float *to) {
     }
 }
 
-// Results of a line of the block, of all phases of the last axis.
+// Results of a line of the block, of all phases of a line.
 typedef struct {
     int64_t start;  // in the sums
     int64_t place, count;  // in a channel
-} Part;
+} Piece;
 
 // Where results first .. first + count - 1 of a block belong; those beyond the result are left out.
-static int find_parts(
+static int find_pieces(
     const Transposed *state, const Block *block, const Phase *phase, int64_t first, int64_t count,
-    Part *parts) {
+    Piece *pieces) {
     const Conv *conv = &state->conv;
     int found = 0;
     int64_t column = first % state->block[2], row = first / state->block[2];
@@ -142,69 +115,151 @@ static int find_parts(
         const int64_t line = (block->first[1] + row) * conv->stride[1] + phase->first[1];
         const int64_t place = (block->first[2] + column) * conv->stride[2];
         if (slice >= conv->size[0] || line >= conv->size[1]) continue;
-        parts[found++] = (Part){
+        pieces[found++] = (Piece){
             done, (slice * conv->size[1] + line) * conv->size[2] + place,
             lesser(length * state->phases[2], conv->size[2] - place)};
     }
     return found;
 }
 
-static void multiply(
-    const Job *job, const Block *block, const Phase *phase, int64_t tile, int64_t end,
-    int64_t first, float *sums) {
-    const Transposed *state = job->state;
-    const float *weights = job->weights + phase->weights +
-                           block->plane % state->conv.groups * state->packed_group;
-    const float *right[2] = {block->lines + first, NULL};
-    if (block->results > first + LANES) right[1] = right[0] + LANES;
-    const int64_t step = state->rows * TILE_COLUMNS;
-    if (phase->k == 0) memset(sums, 0, (size_t)((end - tile) * step) * sizeof(float));
-    for (int64_t done = 0; done < phase->k; done += DEPTH)
-        for (int64_t i = tile; i < end; i++)
-            ISA(multiply_lines)(
-                weights + (i * phase->k + done) * TILE_ROWS, right, phase->offsets + done,
-                lesser(phase->k - done, DEPTH), sums + (i - tile) * step, TILE_COLUMNS,
-                tile_rows(state, i), done > 0);
+// What is multiplied at once: channels of a block, and where their sums are.
+typedef struct {
+    const Transposed *state;
+    Block block;
+    const float *weights;
+    int64_t part, channels, rows;
+    int64_t first_phase;
+    float *sums;  // [phases or 1][channels][joined phases][TILE_COLUMNS]
+} Task;
+
+// The sums of up to two vectors of results, of all channels and phases.
+static void multiply(const Task *task, int64_t first, int64_t count) {
+    const Transposed *state = task->state;
+    const float *right[2] = {task->block.lines + first, NULL};
+    if (count > LANES) right[1] = right[0] + LANES;
+    const int64_t step = task->channels * state->joined * TILE_COLUMNS;
+    for (int64_t done = 0; done < state->in; done += state->depth) {
+        const int64_t channels = lesser(state->depth, state->in - done);
+        float *sums = task->sums;
+        for (int64_t i = 0; i < state->made; i += state->joined, sums += step) {
+            const Phase *phase = state->phase + task->first_phase + i;
+            const float *weights = task->weights + phase->weights + done * phase->taps * TILE_ROWS;
+            const int64_t line = phase->taps * state->in * TILE_ROWS;
+            if (phase->taps == 0) memset(sums, 0, (size_t)step * sizeof(float));
+            for (int64_t row = 0; phase->taps && row < task->rows; row += state->rows)
+                ISA(multiply_lines)(
+                    weights + row / state->rows * line, right, phase->offsets + done * phase->taps,
+                    channels * phase->taps, sums + row * TILE_COLUMNS, TILE_COLUMNS,
+                    (int)lesser(state->rows, task->rows - row), done > 0);
+        }
+    }
 }
 
-static void keep(
-    const Transposed *state, const Part *part, const float *sums, int64_t apart, float *to) {
-    const int64_t across = state->phases[2], whole = part->count / across;
-    sums += part->start;
-    to += part->place;
+// Phases of a line woven with what follows sums: `apart` from each other, [phases][results].
+static void keep(const Piece *piece, int64_t across, const float *sums, int64_t apart, float *to) {
+    const int64_t whole = piece->count / across;
     if (across == 1)
         copy_floats(to, sums, whole);
     else
         turn(sums, apart, to, across, across, whole);
-    for (int64_t i = whole * across; i < part->count; i++) to[i] = sums[i % across * apart + whole];
+    for (int64_t i = whole * across; i < piece->count; i++)
+        to[i] = sums[i % across * apart + whole];
 }
 
-// Tiles `tile` .. end - 1 of a block, in the phases of one line.
-static void make_tiles(
-    const Job *job, const Block *block, int64_t line, int64_t tile, int64_t end, float *sums) {
-    const Transposed *state = job->state;
-    const Conv *conv = &state->conv;
-    const Phase *phase = state->phase + line * state->phases[2];
-    const int64_t channel = tile * state->rows, apart = (end - tile) * state->rows * TILE_COLUMNS;
-    const int64_t rows = lesser(end * state->rows, state->out) - channel;
-    const int64_t floats = conv->size[0] * conv->size[1] * conv->size[2];
-    float *y = (float *)conv->x + (block->plane * state->out + channel) * floats;
-    for (int64_t first = 0; first < block->results; first += TILE_COLUMNS) {
-        const int64_t count = lesser(block->results - first, TILE_COLUMNS);
-        Part parts[TILE_COLUMNS];
-        const int found = find_parts(state, block, phase, first, count, parts);
-        if (found == 0) continue;
-        for (int64_t i = 0; i < state->phases[2]; i++) {
-            multiply(job, block, phase + i, tile, end, first, sums + i * apart);
-            const Place place = {
-                sums + i * apart, TILE_COLUMNS, block->plane % conv->groups * state->out + channel,
-                0};
-            ISA(finish)(&conv->epilogue, place, rows, count);
+// The same of two phases, which get their bias and Relu on the way.
+static void keep_two(
+    const Piece *piece, const float *sums, int64_t apart, float bias, bool relu, float *to) {
+    const Floats least = all_of(relu ? 0 : -INFINITY), added = all_of(bias);
+    for (int64_t i = 0; i < piece->count; i += TILE_COLUMNS, sums += LANES) {
+        const Floats even = all_at_least(least, load(sums) + added);
+        const Floats odd = all_at_least(least, load(sums + apart) + added);
+        if (piece->count - i >= TILE_COLUMNS) {
+            store(to + i, woven_low(even, odd));
+            store(to + i + LANES, woven_high(even, odd));
+            continue;
         }
-        for (int64_t c = 0; c < rows; c++)
-            for (int i = 0; i < found; i++)
-                keep(state, parts + i, sums + c * TILE_COLUMNS, apart, y + c * floats);
+        float line[TILE_COLUMNS];
+        store(line, woven_low(even, odd));
+        store(line + LANES, woven_high(even, odd));
+        copy_floats(to + i, line, piece->count - i);
     }
+}
+
+// What follows the sums of a channel, if it is not done on the way.
+static void finish_channel(
+    const Task *task, int64_t channel, int64_t apart, float bias, int64_t count) {
+    static const int64_t steps[] = {sizeof(float), sizeof(float)};
+    const Transposed *state = task->state;
+    const Epilogue *epilogue = &state->conv.epilogue;
+    const Floats least = all_of(epilogue->relu ? 0 : -INFINITY), added = all_of(bias);
+    float *sums = task->sums + channel * state->joined * TILE_COLUMNS;
+    for (int64_t i = 0; i < state->made; i++, sums += apart) {
+        for (int v = 0; v < 2; v++)
+            store(sums + v * LANES, all_at_least(least, load(sums + v * LANES) + added));
+        if (!epilogue->activation) continue;
+        char *in[] = {(char *)sums};
+        epilogue->activation((char *)sums, in, steps, count, epilogue->parameters);
+    }
+}
+
+// Up to two vectors of results to where they belong.
+static void keep_results(const Task *task, int64_t first, int64_t count) {
+    const Transposed *state = task->state;
+    const Conv *conv = &state->conv;
+    const Epilogue *epilogue = &conv->epilogue;
+    const bool joined = state->joined > 1, two = state->phases[2] == 2 && !epilogue->activation;
+    const int64_t apart = TILE_COLUMNS * (joined ? 1 : task->channels);
+    const int64_t floats = conv->size[0] * conv->size[1] * conv->size[2];
+    const int64_t channel = task->part * state->channels;
+    const float *bias = epilogue->row_bias;
+    if (bias) bias += task->block.plane % conv->groups * state->out + channel;
+    float *y = (float *)conv->x + (task->block.plane * state->out + channel) * floats;
+    for (int64_t c = 0; !two && c < task->channels; c++)
+        finish_channel(task, c, apart, bias ? bias[c] : 0, count);
+    for (int64_t i = 0; i < state->made; i += state->phases[2]) {
+        Piece pieces[TILE_COLUMNS];
+        const Phase *phase = state->phase + task->first_phase + i;
+        const int found = find_pieces(state, &task->block, phase, first, count, pieces);
+        const float *sums = task->sums + i * apart;
+        for (int64_t c = 0; c < task->channels; c++, sums += state->joined * TILE_COLUMNS)
+            for (const Piece *piece = pieces; piece < pieces + found; piece++) {
+                const float *from = sums + piece->start;
+                float *to = y + c * floats + piece->place;
+                if (two)
+                    keep_two(piece, from, apart, bias ? bias[c] : 0, epilogue->relu, to);
+                else
+                    keep(piece, state->phases[2], from, apart, to);
+            }
+    }
+}
+
+// The last vector of what is read in place reaches back, to results that are there already.
+static void make_results(const Task *task) {
+    const int64_t results = task->block.results;
+    for (int64_t first = 0, count; first < results; first += count) {
+        count = lesser(results - first, TILE_COLUMNS);
+        if (task->state->in_place && count < TILE_COLUMNS) {
+            if (count < LANES) first = results - LANES;
+            count = LANES;
+        }
+        multiply(task, first, count);
+        keep_results(task, first, count);
+    }
+}
+
+static Task task_of(const Job *job, Block block, int64_t part, int64_t line, int thread) {
+    const Transposed *state = job->state;
+    return (Task){
+        .state = state,
+        .block = block,
+        .weights = job->weights + block.plane % state->conv.groups * state->packed_group +
+                   part * state->packed_part,
+        .part = part,
+        .channels = channels_of(state, part),
+        .rows = rows_of(state, part),
+        .first_phase = line * state->made,
+        .sums = (float *)job->run->own[thread],
+    };
 }
 
 static void pack(void *context, int64_t chunk, int thread) {
@@ -220,52 +275,48 @@ static void copy_early(void *context, int64_t chunk, int thread) {
     copy_block(job->state, &block, job->early + chunk * copied_floats(job->state));
 }
 
-static void make_groups(void *context, int64_t chunk, int thread) {
+static void make_part(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const Transposed *state = job->state;
-    const int64_t groups = ceil_div(state->tiles, state->group), lines = lines_of_phases(state);
-    const int64_t number = chunk / groups / lines, tile = chunk % groups * state->group;
-    Block block = block_of(state, number);
-    if (!state->in_place) block.lines = job->early + number * copied_floats(state);
-    make_tiles(
-        job, &block, chunk / groups % lines, tile, lesser(tile + state->group, state->tiles),
-        (float *)job->run->own[thread]);
+    const int64_t lines = state->count / state->made, rest = chunk / state->parts;
+    Block block = block_of(state, rest / lines);
+    if (!state->in_place) block.lines = job->early + rest / lines * copied_floats(state);
+    const Task task = task_of(job, block, chunk % state->parts, rest % lines, thread);
+    make_results(&task);
 }
 
 static void make_block(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const Transposed *state = job->state;
-    float *sums = (float *)job->run->own[thread], *copies = sums + sum_floats(state);
+    float *copies = (float *)job->run->own[thread] + sum_floats(state);
     Block block = block_of(state, chunk);
     if (!state->in_place) {
         copy_block(state, &block, copies);
         block.lines = copies;
     }
-    for (int64_t line = 0; line < lines_of_phases(state); line++)
-        for (int64_t tile = 0; tile < state->tiles; tile += state->group) {
+    for (int64_t line = 0; line < state->count / state->made; line++)
+        for (int64_t part = 0; part < state->parts; part++) {
             if (pool_is_stopped()) return;
-            make_tiles(job, &block, line, tile, lesser(tile + state->group, state->tiles), sums);
+            const Task task = task_of(job, block, part, line, thread);
+            make_results(&task);
         }
 }
 
 static Failure run_transposed(const void *argument, const Run *run) {
     const Transposed *state = argument;
-    const int64_t blocks = blocks_of(state),
-                  tiles = state->conv.groups * state->count * state->tiles;
+    const int64_t blocks = blocks_of(state);
     float *shared = (float *)run->shared;
-    Job job = {state, run, state->packed, shared, shared};
+    Job job = {state, run, state->packed, shared, shared + weight_floats(state)};
     if (!state->packed) {
         job.weights = shared;
-        job.early += padded(state->packed_group * state->conv.groups, 16);
-        share_chunks(run, tiles, pack, &job);
+        share_chunks(run, weight_tiles(state), pack, &job);
     }
     if (!state->early) {
         share_chunks(run, blocks, make_block, &job);
         return OK;
     }
     if (!state->in_place) share_chunks(run, blocks, copy_early, &job);
-    const int64_t groups = ceil_div(state->tiles, state->group);
-    share_chunks(run, blocks * lines_of_phases(state) * groups, make_groups, &job);
+    share_chunks(run, blocks * state->count / state->made * state->parts, make_part, &job);
     return OK;
 }
 

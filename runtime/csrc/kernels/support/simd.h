@@ -110,6 +110,28 @@ static inline Floats even_of(Floats first, Floats second) {
 #endif
 }
 
+// Elements of two vectors in turn: those of their first halves, and of their second ones.
+INLINE Floats woven_low(Floats a, Floats b) {
+#if VECTOR_BYTES == 64
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+#elif VECTOR_BYTES == 32
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+#else
+    return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+#endif
+}
+
+INLINE Floats woven_high(Floats a, Floats b) {
+#if VECTOR_BYTES == 64
+    return __builtin_shufflevector(
+        a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+#elif VECTOR_BYTES == 32
+    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#else
+    return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+#endif
+}
+
 // Each lane becomes the one that is `by` lanes further, round.
 INLINE Floats rotated(Floats values, const int by) {
 #if defined(__clang__)
