@@ -209,7 +209,7 @@ def _compilations(*, quick: bool) -> Iterator[dict[str, Any]]:
 def measure_curve(*, quick: bool) -> list[dict[str, Any]]:
     """Compile time of synthetic graphs of growing size, of one core."""
     makers: dict[str, Callable[[int], bytes]] = {"branching": branching}
-    for family in ("chain", "transformer", "layered", "series_parallel"):
+    for family in ("chain", "transformer", "layered", "series_parallel", "scattered", "tree"):
         makers[family] = partial(make_model, family, seed=0)
     return [
         _point(family, make(count), count)

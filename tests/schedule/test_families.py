@@ -9,7 +9,10 @@ from benchmarks.random_orders import FAMILIES, make_problem
 from popc.options import ScheduleOptions, TieBreaker
 from popc.schedule.algorithms import kahn_order
 from popc.schedule.choose import Chooser
+from popc.schedule.effort import Effort
+from popc.schedule.flat import find_native
 from popc.schedule.measures import measure
+from popc.schedule.shift import ShiftLimits, shift_blocks, shift_by_definition
 from tests.support.random_problems import is_legal
 
 
@@ -39,3 +42,16 @@ def test_peaks_are_proven_or_nearly(family: str, count: int, gap: float) -> None
     """Bounds are not far away, on graphs with many orders."""
     found = Chooser(ScheduleOptions()).order(make_problem(family, count, seed=0))
     assert found.cost.peak <= gap * found.lower
+
+
+@pytest.mark.parametrize("window", [16, 1 << 40])
+@pytest.mark.parametrize("family", ["layered", "scattered", "tree", "unrolled"])
+def test_moves_are_the_same_where_turns_and_blocks_are_many(family: str, window: int) -> None:
+    if find_native() is None:
+        pytest.skip("the search in C has not been built")
+    problem = make_problem(family, 150, seed=1)
+    order = kahn_order(problem, TieBreaker.FIFO)
+    effort, limits = Effort(100_000), ShiftLimits(keeps_peak=False, window=window)
+    expected = shift_by_definition(problem, order, effort, limits)
+    assert expected.moves > 0
+    assert shift_blocks(problem, order, effort, limits) == expected
