@@ -291,13 +291,14 @@ static void write_step(const State *state, const Memory *memory, float *y, int64
             memset(y + b * state->hidden, 0, (size_t)state->hidden * sizeof(float));
 }
 
-static void run_step(const Job *job, Memory *memory, int64_t step, const float *shares) {
+static void run_step(
+    const Job *job, Memory *memory, int64_t step, const float *shares, bool begins) {
     const State *state = job->state;
     const int64_t d = job->direction, size = state->batch * state->hidden;
     const float *r = state->halves ? NULL : state->packed_r + d * state->packed_r_size;
     const float *late = state->bias && state->reset_late ? state->late_bias + d * state->wide
                                                          : NULL;
-    const Step now = {state, memory, r, shares, late, step, d};
+    const Step now = {state, memory, r, shares, late, step, d, begins};
     if (state->usual) {
         ISA(usual_step)(&now, job->run);
         float *before = memory->h;
@@ -339,7 +340,9 @@ static void run_direction(void *context, int64_t number, int thread) {
             if (pool_is_stopped()) return;
             const int64_t place = state->backward[d] ? steps - 1 - i : i;
             place_states(state, &memory, d, done + i + 1);
-            run_step(&job, &memory, first + place, memory.shares + place * state->rows * row);
+            const bool begins = !state->h && done + i == 0;
+            const float *shares = memory.shares + place * state->rows * row;
+            run_step(&job, &memory, first + place, shares, begins);
             keep_states(state, &memory, d, done + i + 1);
         }
     }

@@ -64,6 +64,7 @@ typedef struct {
     const float *shares;  // of this step
     const float *late_bias;  // of the product that a late reset gate applies to, or NULL
     int64_t time, direction;
+    bool begins;  // the state is zero, and so are its products
 } Step;
 
 // The first of the gates that are multiplied together with this one, and the end of those: usual

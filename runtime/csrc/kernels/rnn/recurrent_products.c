@@ -1,4 +1,6 @@
 // Products of states with the recurrent weights.
+#include <string.h>
+
 #include "../matmul/half_panels.h"
 #include "recurrent_bytes.h"
 
@@ -32,6 +34,11 @@ void ISA(multiply_state)(const Step *now, const float *h, int64_t first, int64_t
     const State *state = now->state;
     const int64_t k = state->hidden, wide = state->wide, row = state->gates * wide;
     float *products = now->memory->products + first;
+    if (now->begins) {
+        for (int64_t i = 0; i < state->rows; i++)
+            memset(products + i * row, 0, (size_t)(end - first) * sizeof(float));
+        return;
+    }
     if (state->halves) {
         multiply_halves(now, h, first, end);
         return;

@@ -111,6 +111,24 @@ static void lstm_panel(
     for (int gate = 0; gate < 5; gate++) keep_part(now, b, unit, spare, gate);
 }
 
+// Whole panels of row `b`, from unit `begin` on; `keeps` is constant.
+INLINE void lstm_panels(
+    const Step *now, int64_t b, int64_t begin, int64_t end, const bool keeps) {
+    const State *state = now->state;
+    const Memory *memory = now->memory;
+    const int64_t cell = b * state->wide + begin;
+    const int64_t at = b * LSTM * state->wide + column_of(state, 0, begin);
+    const float *s = now->shares + at, *p = memory->products + at, *before = memory->c + cell;
+    float *c = memory->next_c + cell, *h = memory->next + cell, *kept[5] = {NULL};
+    for (int gate = 0; keeps && gate < 5; gate++) kept[gate] = place_of(now, b, begin, gate);
+    for (int64_t unit = 0; unit < end - begin; unit += PANEL_COLUMNS) {
+        const Kept now_kept = {
+            kept[0] + unit, kept[1] + unit, kept[2] + unit, kept[3] + unit, kept[4] + unit};
+        const int64_t gates = LSTM * unit;
+        lstm_units(s + gates, p + gates, before + unit, c + unit, h + unit, now_kept, keeps);
+    }
+}
+
 static void gru_panel(
     const Job *job, int64_t b, int64_t unit, const float *s, const float *p, float *h) {
     static const float nothing[PANEL_COLUMNS] = {0};
@@ -157,6 +175,18 @@ static void make_units(const Job *job, int64_t b, int64_t unit) {
         gru_panel(job, b, unit, now->shares + at, memory->products + at, h);
 }
 
+// Units begin .. end - 1 of a row, as long as nothing is special about them; where the others begin.
+static int64_t make_panels(const Step *now, int64_t b, int64_t begin, int64_t end) {
+    const State *state = now->state;
+    const int64_t whole = lesser(end, state->hidden / PANEL_COLUMNS * PANEL_COLUMNS);
+    if (state->gates != LSTM || whole <= begin || is_over(state, b, now->time)) return begin;
+    if (state->kept_gates)
+        lstm_panels(now, b, begin, whole, true);
+    else
+        lstm_panels(now, b, begin, whole, false);
+    return whole;
+}
+
 static void some_units(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
@@ -169,7 +199,8 @@ static void some_units(void *context, int64_t chunk, int thread) {
     const float *h = job->candidates ? memory->reset : memory->h;
     ISA(multiply_state)(job->now, h, columns + begin * gates, columns + end * gates);
     for (int64_t b = 0; b < state->rows; b++)
-        for (int64_t unit = begin; unit < end; unit += PANEL_COLUMNS) make_units(job, b, unit);
+        for (int64_t unit = make_panels(job->now, b, begin, end); unit < end; unit += PANEL_COLUMNS)
+            make_units(job, b, unit);
 }
 
 void ISA(usual_step)(const Step *now, const Run *run) {
