@@ -14,7 +14,7 @@ typedef struct {
     PyObject *arguments;  // of an output: what `empty` makes an array of
     char *memory;  // of the device
     Py_ssize_t bytes;
-    Py_ssize_t landing;  // of an input that is read where it is; else -1
+    Py_ssize_t landing;  // of what is read or written where its array is; else -1
     int rank;
     Py_ssize_t *dims;
 } Port;
@@ -34,6 +34,7 @@ typedef struct {
     Caller caller;
     const DirectObject *direct;
     Py_buffer *buffers;  // of each port
+    bool fresh;  // nobody else knows the arrays of results yet: kernels may write to them
 } Transfer;
 
 // -- making one -----------------------------------------------------------------------------------
@@ -168,13 +169,26 @@ static int direct_traverse(PyObject *self, visitproc visit, void *arg) {
 
 // -- running --------------------------------------------------------------------------------------
 
+// Kernels write results where their arrays are.
+static int begin(const Transfer *transfer) {
+    const DirectObject *direct = transfer->direct;
+    const Landings *landings = program_landings(direct->program->program);
+    for (Py_ssize_t number = direct->inputs; transfer->fresh && number < direct->count; number++) {
+        const Py_ssize_t landing = direct->ports[number].landing;
+        if (landing >= 0) landing_move(landings, landing, transfer->buffers[number].buf);
+    }
+    return 0;
+}
+
 static int move(void *context, int64_t step) {
     const Transfer *transfer = context;
     const DirectObject *direct = transfer->direct;
+    if (step == RUN_BEGINS) return begin(transfer);
     const Py_ssize_t number = direct->by_step[step];
     const Port *port = &direct->ports[number];
     char *array = transfer->buffers[number].buf;
     if (number >= direct->inputs) {
+        if (port->landing >= 0 && transfer->fresh) return 0;
         memcpy(array, port->memory, (size_t)port->bytes);
     } else if (port->landing >= 0) {
         landing_move(program_landings(direct->program->program), port->landing, array);
@@ -283,7 +297,7 @@ static PyObject *run_on_arrays(
                       take_results(direct, out, results, &taken);
     int64_t failed = 0;
     if (fits) {
-        Transfer transfer = {{NULL}, direct, buffers};
+        Transfer transfer = {{NULL}, direct, buffers, out == NULL};
         failed = run_object(direct->program, direct->threads, 0, move, &transfer.caller);
         if (failed > 0) raise_failure(direct, buffers, failed);
     }
@@ -315,20 +329,31 @@ static PyObject *direct_run(PyObject *self, PyObject *const *args, Py_ssize_t co
     return results;
 }
 
-// lent(): names of the inputs that runs read where they are.
-static PyObject *direct_lent(PyObject *self, PyObject *unused) {
-    (void)unused;
-    const DirectObject *direct = (DirectObject *)self;
+// Names of the ports first .. end - 1 whose arrays kernels use where they are.
+static PyObject *list_landings(const DirectObject *direct, Py_ssize_t first, Py_ssize_t end) {
     PyObject *names = PyList_New(0);
-    for (Py_ssize_t number = 0; names && number < direct->inputs; number++) {
+    for (Py_ssize_t number = first; names && number < end; number++) {
         const Port *port = &direct->ports[number];
         if (port->landing >= 0 && PyList_Append(names, port->name)) Py_CLEAR(names);
     }
     return names;
 }
 
+static PyObject *direct_lent(PyObject *self, PyObject *unused) {
+    (void)unused;
+    const DirectObject *direct = (DirectObject *)self;
+    return list_landings(direct, 0, direct->inputs);
+}
+
+static PyObject *direct_filled(PyObject *self, PyObject *unused) {
+    (void)unused;
+    const DirectObject *direct = (DirectObject *)self;
+    return list_landings(direct, direct->inputs, direct->count);
+}
+
 static PyMethodDef direct_methods[] = {
     {"lent", direct_lent, METH_NOARGS, "lent(): inputs that runs read where they are."},
+    {"filled", direct_filled, METH_NOARGS, "filled(): results that runs write where they are."},
     {"run", (PyCFunction)(void (*)(void))direct_run, METH_FASTCALL,
      "run(inputs, out): the results by name, or None."},
     {NULL, NULL, 0, NULL},

@@ -12,14 +12,14 @@ typedef struct {
     char *own[MAX_THREADS];  // the same for each thread
 } Run;
 
-enum { MOST_READS = 8 };
+enum { MOST_PLACES = 10 };
 
 // What a kernel asks for when it is prepared, and what it says of its state.
 typedef struct {
     int64_t shared;  // bytes that all threads see
     int64_t own;  // bytes for each thread
-    int reads;
-    void *places[MOST_READS];  // see `reads_anywhere`
+    int count;
+    void *places[MOST_PLACES];  // see `reads_anywhere` and `writes_anywhere`
 } Needs;
 
 // `place` is that of a pointer in the state, to an operand that is only read: each run may have it
@@ -27,8 +27,11 @@ typedef struct {
 // it.  Memory of callers may change at any time, so what says where to read or to write is no such
 // operand, nor what has to be the same when it is read again.
 static inline void reads_anywhere(Needs *needs, void *place) {
-    if (needs->reads < MOST_READS) needs->places[needs->reads++] = place;
+    if (needs->count < MOST_PLACES) needs->places[needs->count++] = place;
 }
+
+// The same of a result, which nobody else writes to while the kernel runs.
+static inline void writes_anywhere(Needs *needs, void *place) { reads_anywhere(needs, place); }
 
 // The numbers are known to popc_runtime/native/program.py.
 typedef enum { OK = 0, NO_MEMORY = 1, INDEX_OUTSIDE = 2, TIMED_OUT = 3 } Failure;

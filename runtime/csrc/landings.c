@@ -69,7 +69,7 @@ bool landings_note(
         any = true;
     }
     if (!any) return true;
-    for (int i = 0; i < needs->reads; i++) {
+    for (int i = 0; i < needs->count; i++) {
         const char *pointer = pointer_at(needs->places[i]);
         Landing *landing = find(landings, pointer);
         if (!landing) continue;

@@ -108,6 +108,7 @@ typedef struct {
 
 static int call_back(void *context, int64_t step) {
     Context *own = context;
+    if (step == RUN_BEGINS) return 0;
     PyEval_RestoreThread(own->caller.thread);
     PyObject *call = PyTuple_GetItem(own->calls, (Py_ssize_t)step);  // NULL: there is no such step
     PyObject *result = call ? PyObject_CallNoArgs(call) : NULL;

@@ -375,6 +375,7 @@ int64_t program_run(
     threads = pool_acquire(several && trial_is_alone(&program->trial) ? 1 : threads);
     program->failure = find_scratch(program, threads) ? OK : NO_MEMORY;
     landings_return(&program->landings);
+    if (program->landings.count) callback(context, RUN_BEGINS);
     int64_t failed = program->failure ? 1 : run_nodes(program, 0, program->count);
     pool_release(threads);
     pool_watch(before);

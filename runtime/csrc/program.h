@@ -9,6 +9,9 @@ typedef struct Program Program;
 // Runs step number `step` outside of the library; nonzero to stop the program.
 typedef int (*CallbackFn)(void *context, int64_t step);
 
+// What a callback is told before the first step, where the program has landings.
+enum { RUN_BEGINS = -1 };
+
 // Asks now and then, while a program runs, whether to go on; nonzero to stop.
 typedef int (*PollFn)(void *context);
 

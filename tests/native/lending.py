@@ -42,26 +42,52 @@ def run_lent(
     """Run ``items`` on operands that lie elsewhere; the numbers of those that kernels read there.
 
     ``apart`` are those that share memory with nothing else.  What was in their memory is spoiled
-    while kernels run.
+    while kernels run.  So do results that share memory with nothing: they are written to their own
+    memory in the end, after it was found as it was.
     """
     windows = {str(index): _window(binding.inputs[index]) for index in apart}
     moves: list[Item] = [
         Transfer(name, loads=True, memory=window, call=_never, lands=1)
         for name, window in windows.items()
     ]
-    program = NativeProgram(library, [*moves, *items], binding, 2)
-    specs = [TensorSpec(name, DType.UINT8, (len(each),)) for name, each in windows.items()]
-    run: Any = program.direct(specs, (), _fail)
+    results = {f"result {index}": _window(binding.outputs[index]) for index in _alone(binding)}
+    stores: list[Item] = [
+        Transfer(name, loads=False, memory=window, call=_never, lands=1)
+        for name, window in results.items()
+    ]
+    program = NativeProgram(library, [*moves, *items, *stores], binding, 2)
+    specs, made = (
+        [TensorSpec(name, DType.UINT8, (len(each),)) for name, each in some.items()]
+        for some in (windows, results)
+    )
+    run: Any = program.direct(specs, made, _fail)
+    before = {name: bytes(results[name]) for name in run.__self__.filled()}
     held = {name: bytes(window) for name, window in windows.items()}
     lent = {name: before_a_guard(data) for name, data in held.items()}
     for window in windows.values():
         window[:] = bytes([_POISON]) * len(window)
     try:
-        assert run({name: array for name, (array, _) in lent.items()}, None) == {}
+        written = run({name: array for name, (array, _) in lent.items()}, None)
+        for name, window in results.items():
+            assert bytes(window) == before.get(name, bytes(window)), "a result was written here"
+            window[:] = written[name].tobytes()
     finally:
         for name, window in windows.items():
             window[:] = held[name]
     return list(run.__self__.lent())
+
+
+def _alone(binding: Binding) -> list[int]:
+    """Results without gaps that share memory with nothing else."""
+    others = [*binding.inputs, *binding.outputs]
+    return [
+        index
+        for index, result in enumerate(binding.outputs)
+        if result is not None
+        and result.size
+        and result.flags.c_contiguous
+        and sum(other is not None and np.may_share_memory(result, other) for other in others) == 1
+    ]
 
 
 def _window(array: Array | None) -> memoryview:

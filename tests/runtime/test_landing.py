@@ -9,7 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from popc_runtime.device import landing
+from popc_runtime.device import departure, landing
 from popc_runtime.device.landing import with_landings
 from popc_runtime.format import (
     Block,
@@ -29,7 +29,7 @@ _BYTES = 24  # of the arena
 
 @pytest.fixture(autouse=True)
 def _small_inputs() -> Iterator[None]:
-    with patch.object(landing, "_LEAST", 4):
+    with patch.object(landing, "LEAST", 4), patch.object(departure, "LEAST", 4):
         yield
 
 
@@ -92,9 +92,17 @@ class _Programs:
         loads = [self._load(name) for name in "ab"[: self._random.integers(1, 3)]]
         early = [self._instruction()] if self._random.integers(2) else []
         called = (self._instruction(),)
-        main = (*early, *loads, *self._items(8, 2))
+        main = (*early, *loads, *self._items(8, 2), *self._result())
         programs = {"main": main, "called": called}
         return ProgramImage(tuple(self._slots), programs, _BYTES, 0, 0)
+
+    def _result(self) -> Block:
+        """Something that is written, perhaps read or overwritten, and stored."""
+        made = self._slot((int(self._random.integers(4, 13)),), None)
+        write = Instruction("Any", (self._any_slot(),), (made,), {}, "result")
+        between = tuple(self._item(1) for _ in range(self._random.integers(3)))
+        store = Instruction("HostStore", (made,), (), {"stream": "result"}, "store")
+        return (write, *between, store, *self._items(3, 1)[1:])
 
     def _load(self, name: str) -> Instruction:
         size = int(self._random.integers(4, 13))
@@ -151,20 +159,25 @@ def _written(image: ProgramImage, block: Block) -> Iterator[int]:
 
 @pytest.mark.parametrize("part", range(6))
 def test_every_reader_sees_the_same_bytes(part: int) -> None:
-    landed = 0
+    landed = departed = 0
     for seed in range(200 * part, 200 * part + 200):
         image = _Programs(seed).image()
         made, slots = with_landings(image)
         landed += len(slots)
         assert all(made.slots[number].offset >= _BYTES for number in slots)
-        for number in _written(made, made.programs["main"]):
-            assert number < 0 or made.slots[number].offset < _BYTES, "an input is overwritten"
+        apart = [number for number in _written(made, made.programs["main"]) if number >= 0]
+        apart = [number for number in apart if made.slots[number].offset >= _BYTES]
+        results = [number for number in apart if number in slots]
+        departed += len(results)
+        assert apart == results, "an input is overwritten, or part of a result"
+        assert len(set(results)) == len(results), "a result is overwritten"
         for choices in range(4):
             before, after = _Histories(image, choices), _Histories(made, choices)
             before.run(image.programs["main"])
             after.run(made.programs["main"])
             assert before.seen == after.seen, (seed, choices)
     assert landed > 40
+    assert departed > 4
 
 
 def _image(*items: Item, **slots: tuple[int, tuple[int, ...], tuple[int, ...] | None]) -> Any:
@@ -209,5 +222,5 @@ def test_called_programs_do_not_land_their_inputs() -> None:
 
 def test_small_inputs_are_copied() -> None:
     image = _image(_LOAD, Instruction("Neg", (0,), (1,)), x=(0, (8,), None), y=(8, (8,), None))
-    with patch.object(landing, "_LEAST", 9):
+    with patch.object(landing, "LEAST", 9):
         assert with_landings(image) == (image, frozenset())

@@ -157,6 +157,33 @@ def test_runs_give_the_bits_of_runs_with_copies(name: str, tmp_path: Path) -> No
         assert _copied(model, given) == wanted, "the run with copies reads the copies again"
 
 
+@pytest.mark.parametrize(
+    ("name", "filled"),
+    [
+        ("a map", "y"),
+        ("with itself", "y"),
+        ("bytes", "y"),
+        ("a table", "y"),
+        ("a cache", "all"),
+        ("a result", "z"),
+        ("a loop", ""),
+        ("few elements", ""),
+    ],
+)
+def test_kernels_write_results_where_they_are(name: str, filled: str, tmp_path: Path) -> None:
+    model = _loaded(_MODELS[name][0], tmp_path)
+    direct = _direct(model)
+    assert direct.__self__.filled() == filled.split()
+    given, others = _given(model), _given(model, 1)
+    wanted = [_copied(model, each) for each in (given, others)]
+    results = direct(given, None)
+    assert _bytes(direct(others, None)) == wanted[1]
+    own = {spec.name: np.empty(spec.shape, spec.dtype.storage) for spec in model.outputs}
+    assert _bytes(model.run(given, out=own)) == wanted[0]
+    assert _copied(model, others) == wanted[1]
+    assert _bytes(results) == wanted[0], "a result belongs to whoever asked for it"
+
+
 @pytest.mark.parametrize("name", ["a map", "doubles", "images", "halves", "views"])
 def test_arrays_at_odd_addresses_are_left_to_python(name: str, tmp_path: Path) -> None:
     model = _loaded(_MODELS[name][0], tmp_path)

@@ -14,9 +14,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from math import prod
 
+from popc_runtime.device.departure import departed
 from popc_runtime.device.extents import extent_of
+from popc_runtime.device.moved_slots import (
+    ALIGNMENT,
+    LEAST,
+    Moved,
+    MovedSlots,
+    bodies,
+    is_dense,
+    operands,
+)
 from popc_runtime.format import (
     Block,
     CallBlock,
@@ -24,7 +33,6 @@ from popc_runtime.format import (
     Instruction,
     Item,
     ProgramImage,
-    Region,
     RepeatBlock,
     Slot,
 )
@@ -33,80 +41,37 @@ from popc_runtime.ground.hints import Final
 
 __all__ = ["with_landings"]
 
-_LEAST: Final = 1 << 12  # bytes: fewer are copied in some 50 ns
-_ALIGNMENT: Final = 64
 _LOAD_PROGRAM: Final = "weights_from_host"
 
 
 def with_landings(image: ProgramImage) -> tuple[ProgramImage, frozenset[int]]:
-    """``image`` with memory of their own for inputs, and the slots that these are loaded to.
+    """``image`` with memory of their own for inputs and results, and their slots.
 
     No slot of it lies in a parameter.
     """
     called = {name for block in image.programs.values() for name in _called(block)}
-    slots = _Slots(image)
+    slots = MovedSlots(image)
     programs = dict(image.programs)
     for name, block in programs.items():
         if name != _LOAD_PROGRAM and name not in called:
-            programs[name] = _landed(slots, block)
+            programs[name] = departed(slots, _landed(slots, block))
     if not slots.landed:
         return image, frozenset()
     made = replace(image, slots=tuple(slots.all), programs=programs, arena_bytes=slots.arena_bytes)
     return made, frozenset(slots.landed)
 
 
-@frozen
-class _Landing:
-    """An input: the slot that the plan has it in, its extent, and how far it moves."""
-
-    slot: int
-    low: int
-    high: int
-    distance: int
-
-
-class _Slots:
-    """The slots of an image, and more of them, at the end of the arena."""
-
-    def __init__(self, image: ProgramImage) -> None:
-        self.image = image
-        self.all = list(image.slots)
-        self.landed: set[int] = set()
-        self.arena_bytes = image.arena_bytes
-        self._numbers: dict[Slot, int] = {}
-        self._extents: dict[int, tuple[int, int]] = {}
-
-    def extent(self, number: int) -> tuple[int, int]:
-        """The bytes of the arena that a slot touches; none if it lies elsewhere, or is absent."""
-        if number < 0:
-            return 0, 0
-        if number not in self._extents:
-            slot = self.all[number]
-            inside = slot.region is Region.ARENA and 0 not in slot.shape
-            self._extents[number] = extent_of(slot) if inside else (0, 0)
-        return self._extents[number]
-
-    def moved(self, number: int, landing: _Landing) -> int:
-        """The slot with the same elements of an input where it lands."""
-        slot = self.all[number]
-        slot = replace(slot, offset=slot.offset + landing.distance)
-        if slot not in self._numbers:
-            self._numbers[slot] = len(self.all)
-            self.all.append(slot)
-        return self._numbers[slot]
-
-
-def _landed(slots: _Slots, block: Block) -> Block:
+def _landed(slots: MovedSlots, block: Block) -> Block:
     """A program whose inputs land where they can."""
-    landings: dict[int, _Landing] = {}
+    landings: dict[int, Moved] = {}
     end = slots.image.arena_bytes  # programs run one at a time
     for place, item in enumerate(block):
         slot = _loaded(item)
         low, high = slots.extent(slot)
-        if high - low < _LEAST or slots.all[slot].strides is not None:
+        if high - low < LEAST or slots.all[slot].strides is not None:
             continue
-        start = -(-end // _ALIGNMENT) * _ALIGNMENT
-        landings[place] = _Landing(slot, low, high, start - low)
+        start = -(-end // ALIGNMENT) * ALIGNMENT
+        landings[place] = Moved(slot, low, high, start - low)
         end = start + high - low
     if not landings:
         return block
@@ -119,12 +84,6 @@ def _landed(slots: _Slots, block: Block) -> Block:
     slots.landed.update(slots.moved(each.slot, each) for each in apart.values())
     slots.arena_bytes = max(slots.arena_bytes, end if apart else 0)
     return made
-
-
-def _is_dense(slot: Slot) -> bool:
-    """True if a slot touches every byte of its extent."""
-    low, high = extent_of(slot)
-    return slot.dtype.itemsize * prod(slot.shape) == high - low
 
 
 def _joined(one: Slot, other: Slot) -> Slot | None:
@@ -156,14 +115,8 @@ def _called(block: Block) -> Iterator[str]:
         if isinstance(item, CallBlock):
             yield item.program
         else:
-            for body in _bodies(item):
+            for body in bodies(item):
                 yield from _called(body)
-
-
-def _bodies(item: Item) -> tuple[Block, ...]:
-    if isinstance(item, RepeatBlock):
-        return (item.body,)
-    return (item.then_body, item.else_body) if isinstance(item, IfBlock) else ()
 
 
 @frozen
@@ -233,7 +186,7 @@ class _Walk:
         mixed: The places of inputs that cannot land, after all.
     """
 
-    def __init__(self, slots: _Slots, landings: Mapping[int, _Landing]) -> None:
+    def __init__(self, slots: MovedSlots, landings: Mapping[int, Moved]) -> None:
         self.mixed: set[int] = set()
         self._slots = slots
         self._landings = landings
@@ -271,16 +224,16 @@ class _Walk:
                 self._parts.remove(part)
                 slot = joined
         self._parts.append(slot)
-        self._contents.overwrite(extent_of(slot), doubtful=not _is_dense(slot))
+        self._contents.overwrite(extent_of(slot), doubtful=not is_dense(slot))
 
     def _block(self, item: Item) -> Item:
         """A loop, a branch or a call: how often, and in which order, it does what is not said."""
-        operands = tuple(self._operands(item))
-        read = self._met(number for number, way in operands if way != "written")
-        self._mix(self._met(number for number, way in operands if way == "held"))
-        self._mix(read & self._met(number for number, way in operands if way == "written"))
+        touched = tuple(operands(self._slots.image, item))
+        read = self._met(number for number, way in touched if way != "written")
+        self._mix(self._met(number for number, way in touched if way == "held"))
+        self._mix(read & self._met(number for number, way in touched if way == "written"))
         made = self._nested(item)
-        for number, way in operands:
+        for number, way in touched:
             if way == "written":
                 self._contents.overwrite(self._slots.extent(number), doubtful=True)
         return made
@@ -292,28 +245,9 @@ class _Walk:
         if isinstance(item, RepeatBlock):
             return replace(item, body=tuple(map(self._nested, item.body)))
         if isinstance(item, IfBlock):
-            then_body, else_body = (tuple(map(self._nested, body)) for body in _bodies(item))
+            then_body, else_body = (tuple(map(self._nested, body)) for body in bodies(item))
             return replace(item, then_body=then_body, else_body=else_body)
         return item
-
-    def _operands(self, item: Item) -> Iterator[tuple[int, str]]:
-        """The slots of a block, and whether they are read, written, or read for good."""
-        if isinstance(item, Instruction):
-            yield from ((number, "read") for number in item.inputs)
-            yield from ((number, "written") for number in item.outputs)
-        elif isinstance(item, CallBlock):
-            yield from ((number, "held") for number in item.arguments)
-            for inner in self._slots.image.programs[item.program]:
-                for number, way in self._operands(inner):
-                    yield number, "held" if way == "read" else way
-        elif isinstance(item, RepeatBlock):
-            yield from ((number, "held") for number in (item.count_slot, item.condition_slot))
-            yield item.counter_slot, "written"
-        else:
-            yield item.condition_slot, "held"
-        for body in _bodies(item):
-            for inner in body:
-                yield from self._operands(inner)
 
     def _reader(self, item: Instruction) -> Instruction:
         if item.opcode == "HostStore":

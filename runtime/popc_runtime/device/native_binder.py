@@ -196,7 +196,7 @@ class NativeBinder(Binder):
         view = self.program.memory.view(item.outputs[0] if loads else item.inputs[0])
         if not view.is_contiguous and view.ndim > MAX_RANK:
             return [self._called(step) for step in self._numpy.instruction(item)]
-        own = loads and not self._loops  # memory that a direct run may have elsewhere
+        own = not self._loops  # memory that a direct run may have elsewhere
         near = self._near(view, own=own)
         if loads:
             call = partial(self.program.ports.inputs[stream].load, near.memory())
@@ -204,7 +204,8 @@ class NativeBinder(Binder):
             call = partial(self.program.ports.outputs[stream].store, near.memory())
         step = Step(call, item.name, item.opcode)
         guarded = _Guarded((step, self._loops))
-        lands = own and (near is not view or item.outputs[0] in self.program.landed)
+        slot = item.outputs[0] if loads else item.inputs[0]
+        lands = own and (near is not view or slot in self.program.landed)
         moved = Transfer(stream, loads, near.memory(), guarded, near.itemsize if lands else 0)
         steps: list[Step] = [_NativeStep(*_of(step), moved)]
         if near is not view:

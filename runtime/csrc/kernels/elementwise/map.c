@@ -125,6 +125,7 @@ void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
     state->count = element_count(&tensors[0]);
     collapse(state, &tensors[0]);
     if (state->count) choose_chunk(state);
+    writes_anywhere(needs, &state->data[0]);
     for (int i = 1; i <= map->operands; i++) reads_anywhere(needs, &state->data[i]);
     return state;
 }

@@ -193,6 +193,7 @@ static void *prepare(Params *params, Needs *needs) {
     if (!state) return NULL;
     if (read_tensors(state, params) && read_slots(state, params) && read_steps(state, params)) {
         needs->own = place_blocks(state);
+        writes_anywhere(needs, &state->walks[0].data);
         for (int i = 1; i < state->tensors; i++) reads_anywhere(needs, &state->walks[i].data);
         return state;
     }

@@ -41,6 +41,7 @@ static void *prepare_gather(Params *params, Needs *needs) {
     gather->count = element_count(&indices);
     gather->unit = CHUNK_BYTES / (gather->bytes + 1) + 1;
     reads_anywhere(needs, &gather->data);
+    writes_anywhere(needs, &gather->to);
     return gather;
 }
 

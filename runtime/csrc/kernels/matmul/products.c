@@ -193,6 +193,7 @@ static void *prepare(Params *params, Needs *needs) {
     reads_anywhere(needs, &state->left);
     reads_anywhere(needs, &state->right);
     reads_anywhere(needs, &state->epilogue.residual);
+    writes_anywhere(needs, &state->out);
     return state;
 }
 

@@ -130,6 +130,7 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     reads_anywhere(needs, &move->from);
+    writes_anywhere(needs, &move->to);
     return move;
 }
 

@@ -41,6 +41,7 @@ static void *read_groups(Params *params, Needs *needs, int operands) {
         return NULL;
     }
     reads_anywhere(needs, &groups->x);
+    writes_anywhere(needs, &groups->y);
     return groups;
 }
 

@@ -46,6 +46,7 @@ static void *prepare_any(Params *params, Needs *needs, bool reduces) {
         return NULL;
     }
     reads_anywhere(needs, &rows->x);
+    writes_anywhere(needs, &rows->y);
     return rows;
 }
 

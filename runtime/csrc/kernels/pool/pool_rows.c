@@ -65,6 +65,7 @@ static void *prepare(Params *params, Needs *needs) {
     pool->x = x.data;
     reads_anywhere(needs, &pool->x);
     pool->y = y.data;
+    writes_anywhere(needs, &pool->y);
     pool->places = (int64_t *)places.data;
     pool->dtype = x.dtype;
     pool->unit = ceil_div(POOLED_WORK, work);

@@ -35,6 +35,7 @@ static void *prepare(Params *params, Needs *needs) {
     state->x = (const float *)x.data;
     reads_anywhere(needs, &state->x);
     state->y = (uint8_t *)y.data;
+    writes_anywhere(needs, &state->y);
     state->scale = (float *)scale.data;
     state->zero = (uint8_t *)zero.data;
     state->count = element_count(&x);

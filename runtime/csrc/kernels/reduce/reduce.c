@@ -148,6 +148,7 @@ static void *prepare(Params *params, Needs *needs) {
     split_dims(reduce, &x, &out);
     reduce->unit = ceil_div(REDUCE_WORK, BLOCK * reduce->count);
     reads_anywhere(needs, &reduce->x);
+    writes_anywhere(needs, &reduce->out);
     return reduce;
 }
 

@@ -50,6 +50,7 @@ static void *prepare_pick(Params *params, Needs *needs) {
     pick->x = x.data;
     reads_anywhere(needs, &pick->x);
     pick->out = out.data;
+    writes_anywhere(needs, &pick->out);
     pick->rank = out.rank;
     pick->size = item_size(out.dtype);
     pick->lines = 1;
@@ -139,6 +140,7 @@ static void *prepare_resample(Params *params, Needs *needs) {
     state->indices = (const int64_t *)(void *)indices.data;
     state->weights = (const float *)(void *)weights.data;
     state->out = (float *)(void *)out.data;
+    writes_anywhere(needs, &state->out);
     state->outer = next_int(params);
     state->length = next_int(params);
     state->inner = next_int(params);

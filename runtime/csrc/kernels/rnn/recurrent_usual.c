@@ -112,8 +112,7 @@ static void lstm_panel(
 }
 
 // Whole panels of row `b`, from unit `begin` on; `keeps` is constant.
-INLINE void lstm_panels(
-    const Step *now, int64_t b, int64_t begin, int64_t end, const bool keeps) {
+INLINE void lstm_panels(const Step *now, int64_t b, int64_t begin, int64_t end, const bool keeps) {
     const State *state = now->state;
     const Memory *memory = now->memory;
     const int64_t cell = b * state->wide + begin;
