@@ -21,7 +21,7 @@ from popc_runtime.kernels.parts.fused_steps import FusedStep, written
 from popc_runtime.kernels.parts.lstm_steps import LstmSteps, lstm_steps
 from popc_runtime.native import Library, Record
 from popc_runtime.native import encode as encode_views
-from popc_runtime.native.forms import double_product_record
+from popc_runtime.native.forms import plain_product_record
 from popc_runtime.native.record import MAX_RANK, tensor_words
 from popc_runtime.native.translation import translate
 from popc_runtime.native.views import as_view
@@ -161,7 +161,7 @@ def _found(library: Library) -> Iterator[tuple[Record, object]]:
         binding = bound(inputs, outputs, attributes, constant)
         yield from _parts(encode(opcode, binding, library.numbers), binding)
     doubles = [as_view(np.ones(shape)) for shape in ((2, 3, 4), (4, 5), (2, 3, 5))]
-    yield double_product_record(*doubles), doubles
+    yield plain_product_record(*doubles), doubles
     steps = LstmSteps(
         r=_floats(1, 80, 20),
         gates=_floats(5, 1, 3, 2, 20),

@@ -22,7 +22,6 @@
     _(DEPTHWISE_WEIGHTS)   \
     _(DIRECT_CONVOLUTIONS) \
     _(DOUBLES)             \
-    _(DOUBLE_PRODUCTS)     \
     _(DROPOUTS)            \
     _(DYNAMIC_BYTES)       \
     _(EXTREMES)            \
@@ -40,10 +39,12 @@
     _(LOSSES)              \
     _(MATRICES)            \
     _(MOVES)               \
+    _(NARROW_INTEGERS)     \
     _(NORM_GRADIENTS)      \
     _(OPTIMIZERS)          \
     _(PACKED_PRODUCTS)     \
     _(PLACES)              \
+    _(PLAIN_PRODUCTS)      \
     _(POOLED_ROWS)         \
     _(POOLS)               \
     _(POOL_GRADIENTS)      \

@@ -16,6 +16,7 @@ __all__ = [
     "fill_record",
     "fits_along",
     "has_elements",
+    "has_few_dimensions",
     "is_indexed_float32",
     "is_plain",
     "is_whole_float32",
@@ -31,9 +32,14 @@ _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
 def is_plain(binding: NativeBinding) -> bool:
     """True if the operands are of few dimensions, and numbers that the processor computes with."""
-    views = [view for view in (*binding.inputs, *binding.outputs) if view is not None]
     halves = any(dtype in _HALVES for dtype in (*binding.input_dtypes, *binding.output_dtypes))
-    return not halves and all(view.ndim < MAX_RANK for view in views)
+    return not halves and has_few_dimensions(binding)
+
+
+def has_few_dimensions(binding: NativeBinding) -> bool:
+    """True if a record has room for those of the operands."""
+    views = [view for view in (*binding.inputs, *binding.outputs) if view is not None]
+    return all(view.ndim < MAX_RANK for view in views)
 
 
 def move_record(to: View, source: View) -> Record:

@@ -81,9 +81,9 @@ def stays_half(binding: NativeBinding, index: int) -> bool:
     return half and binding.is_constant(index) and matrix.ndim == 2
 
 
-def double_product_record(left: View, right: View, out: View) -> Record:
-    """Products of float64 matrices [..., m, k] and [..., k, n], whose batches broadcast."""
+def plain_product_record(left: View, right: View, out: View) -> Record:
+    """Products of matrices of float64, or of integers of 32 or 64 bits; see `product_record`."""
     batch = out.shape[:-2]
     first, second = (broadcast_to(matrix, (*batch, *matrix.shape[-2:])) for matrix in (left, right))
     words = (*tensor_words(first), *tensor_words(second), *tensor_words(out))
-    return Record("Product_f64", words, (left, right, out))
+    return Record("Product_plain", words, (left, right, out))

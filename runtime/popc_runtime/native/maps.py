@@ -90,6 +90,15 @@ def activation(name: str, attributes: Attributes) -> tuple[str, _Parameters] | N
     return name, parameters
 
 
+# Integers that maps compute with as they are.
+_INTEGERS: Final[dict[DType, str]] = {
+    DType.INT8: "i8",
+    DType.UINT8: "u8",
+    DType.INT32: "i32",
+    DType.INT64: "i64",
+}
+
+
 def map_for(name: str, dtype: DType | None, numbers: Container[str]) -> str | None:
     """The map for operands of ``dtype``, which are converted if it is for a wider type."""
     if dtype is None:
@@ -103,8 +112,7 @@ def map_for(name: str, dtype: DType | None, numbers: Container[str]) -> str | No
     elif dtype is DType.UINT64:
         kernels = [f"{name}_wide_u64"]
     else:
-        own = {DType.INT32: "i32", DType.INT64: "i64"}.get(dtype, "wide_i64")
-        kernels = [f"{name}_{own}", f"{name}_wide_i64"]
+        kernels = [f"{name}_{_INTEGERS.get(dtype, 'wide_i64')}", f"{name}_wide_i64"]
     return next((kernel for kernel in kernels if kernel in numbers), None)
 
 

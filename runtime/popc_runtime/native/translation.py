@@ -18,7 +18,7 @@ from popc_runtime.kernels.core.binding import Call
 from popc_runtime.kernels.parts.common_left import MOST_RIGHT, CommonLeft, common_left
 from popc_runtime.kernels.parts.lstm_steps import LstmSteps, lstm_steps
 from popc_runtime.native.contiguous import fill_record, move_record, tensors
-from popc_runtime.native.forms import double_product_record, map_record, product_record
+from popc_runtime.native.forms import map_record, plain_product_record, product_record
 from popc_runtime.native.maps import copy_of, map_for
 from popc_runtime.native.record import MAX_RANK, Record
 from popc_runtime.native.reductions import REDUCTIONS
@@ -63,6 +63,7 @@ _UFUNCS: Final[dict[Any, str]] = {
     np.tanh: "Tanh",
 }
 _PRODUCTS: Final = (np.matmul, np.dot, np.vecdot)
+_PLAIN_PRODUCTS: Final = ("f8", "i4", "i8", "u4", "u8")
 _REDUCED: Final[dict[Any, str]] = {
     np.add: "ReduceSum",
     np.maximum: "ReduceMax",
@@ -108,8 +109,8 @@ def _method(call: partial[Any], known: Container[str]) -> Record | None:
     name, owner = (getattr(call.func, attribute, None) for attribute in ("__name__", "__self__"))
     if name == "fill" and not call.keywords:
         return _filled(owner, call.args[0])
-    if name == "clip" and isinstance(owner, np.ndarray) and not call.keywords:
-        return _clipped(owner, call.args, known)
+    if name == "clip" and isinstance(owner, np.ndarray) and call.keywords.keys() <= {"out"}:
+        return _clipped(owner, (*call.args, *call.keywords.values()), known)
     if name == "reduce" and owner in _REDUCED:
         return _reduced(call, _REDUCED[owner])
     return None
@@ -197,12 +198,20 @@ def _map(call: partial[Any], known: Container[str]) -> Record | None:
     kinds = {operand.dtype for operand in operands} if wanted is None else {np.dtype(wanted)}
     kind = kinds.pop()
     kernel = None if kinds else _map_of(name, kind, known)
+    if kernel is not None and any(operand.dtype != kind for operand in operands):
+        kernel = _widest(kernel, name, kind, known)
     truth = name in _COMPARISONS | _OF_BOOLEANS and out.dtype.str[1:] in _OF_TRUTH
     if kernel is None or (out.dtype != kind and not truth):
         return None
     if not all(_converts(operand.dtype, kind, kernel) for operand in operands):
         return None
     return map_record(kernel, as_view(out), [as_view(operand) for operand in operands])
+
+
+def _widest(kernel: str, name: str, kind: Any, known: Container[str]) -> str:
+    """The map for operands of other types: that of the type which all integers are converted to."""
+    wide = f"{name}_wide_i64"
+    return wide if kind.kind == "i" and kind.itemsize < 8 and wide in known else kernel
 
 
 def _is_elementwise(operands: Sequence[Any], out: Any) -> bool:
@@ -262,8 +271,8 @@ def _product(call: partial[Any]) -> Record | None:
         return None
     rows = out.shape[-1] == 1 or out.strides[-1] == out.itemsize
     operands = (as_view(left), as_view(right), as_view(out))
-    if out.dtype == np.float64:
-        return double_product_record(*operands)
+    if out.dtype.str[1:] in _PLAIN_PRODUCTS:
+        return plain_product_record(*operands)
     return product_record(*operands) if out.dtype == np.float32 and rows else None
 
 

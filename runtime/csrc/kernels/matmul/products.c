@@ -287,8 +287,7 @@ static void pack_some(void *context, int64_t chunk, int thread) {
         return;
     }
     const int64_t first = chunk * PANELS_AT_ONCE * TILE_ROWS;
-    int64_t rows = state->m - first;
-    if (rows > PANELS_AT_ONCE * TILE_ROWS) rows = PANELS_AT_ONCE * TILE_ROWS;
+    const int64_t rows = lesser(state->m - first, PANELS_AT_ONCE * TILE_ROWS);
     pack_left(state, first, rows, (float *)job->run->shared + first * state->k);
 }
 

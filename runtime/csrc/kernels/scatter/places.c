@@ -41,15 +41,25 @@ typedef struct {
 #define WORK uint64_t
 #include "combine.h"
 
+#define TYPE int8_t
+#define WORK uint32_t
+#include "combine.h"
+#define TYPE uint8_t
+#define WORK uint32_t
+#include "combine.h"
+
 #define CHOICES(TYPE) {NULL, sum_##TYPE, product_##TYPE, lesser_##TYPE, larger_##TYPE}
 
 static CombineFn combination(DType dtype, int64_t which) {
     static const CombineFn floats[] = CHOICES(float), doubles[] = CHOICES(double);
     static const CombineFn ints[] = CHOICES(int32_t), longs[] = CHOICES(int64_t);
+    static const CombineFn bytes[] = CHOICES(int8_t), small[] = CHOICES(uint8_t);
     if (which < REPLACE || which > GREATEST) return NULL;
     switch (dtype) {
         case F32: return floats[which];
         case F64: return doubles[which];
+        case I8: return bytes[which];
+        case U8: return small[which];
         case I32: return ints[which];
         case I64: return longs[which];
         default: return NULL;
@@ -110,7 +120,6 @@ static bool places_fit(
 }
 
 static void *prepare(Params *params, Needs *needs) {
-    (void)needs;
     const Tensor table = next_tensor(params), indices = next_tensor(params);
     const Tensor values = next_tensor(params);
     const int axis = (int)next_int(params), batch_dims = (int)next_int(params);
@@ -122,6 +131,8 @@ static void *prepare(Params *params, Needs *needs) {
     }
     places->table = table.data;
     places->values = values.data;
+    reads_anywhere(needs, &places->table);
+    writes_anywhere(needs, &places->values);
     places->indices = indices;
     places->axis = axis;
     places->rank = indices.rank;
@@ -164,10 +175,13 @@ static int64_t line_offset(const Places *places, int64_t line) {
     return offset;
 }
 
-// Lines begin .. end - 1.  `put` and `bytes` are constants where that makes it faster.
-INLINE Failure
-visit_lines(const Places *given, int64_t begin, int64_t end, const bool put, const int64_t bytes) {
+// Lines begin .. end - 1.  `put`, `bytes` and `wide` are constants where that makes it faster.
+INLINE Failure visit_lines_of(
+    const Places *given, int64_t begin, int64_t end, const bool put, const int64_t bytes,
+    const bool wide) {
     const Places places = *given;  // which the bytes that are written do not change
+    const int64_t *const wide_indices = (const int64_t *)(const void *)places.indices.data;
+    const int32_t *const indices = (const int32_t *)(const void *)places.indices.data;
     const int axis = places.axis, last = places.rank - 1;
     const int64_t size = places.sizes[axis], step = places.steps[axis];
     const int64_t along = last == axis ? 0 : places.steps[last];
@@ -175,16 +189,31 @@ visit_lines(const Places *given, int64_t begin, int64_t end, const bool put, con
     for (int64_t line = begin; line < end; line++) {
         int64_t offset = line_offset(&places, line);
         for (int64_t j = 0; j < places.length; j++, place++, offset += along) {
-            const int64_t index = place_at(&places.indices, place, size);
-            if (index < 0) return INDEX_OUTSIDE;
+            const int64_t given_index = wide ? wide_indices[place] : indices[place];
+            const int64_t index = given_index < 0 ? given_index + size : given_index;
+            if (index < 0 || index >= size) return INDEX_OUTSIDE;
             exchange(&places, offset + index * step, place, put, bytes);
         }
     }
     return OK;
 }
 
+#define VISIT(BYTES)                                            \
+    wide ? visit_lines_of(places, begin, end, put, BYTES, true) \
+         : visit_lines_of(places, begin, end, put, BYTES, false)
+INLINE Failure visit_lines(const Places *places, int64_t begin, int64_t end, const bool put) {
+    const bool wide = places->indices.dtype == I64;
+    switch (places->bytes) {
+        case 1: return VISIT(1);
+        case 2: return VISIT(2);
+        case 4: return VISIT(4);
+        case 8: return VISIT(8);
+        default: return VISIT(places->bytes);
+    }
+}
+
 static Failure put_elements(const Places *places) {
-    return visit_lines(places, 0, places->lines, true, places->bytes);
+    return visit_lines(places, 0, places->lines, true);
 }
 
 static Failure visit_rows(const Places *places, bool put) {
@@ -213,13 +242,7 @@ static void take_lines(void *context, int64_t chunk, int thread) {
     Taking *taking = context;
     const Places *places = taking->places;
     const int64_t begin = chunk * taking->unit, end = lesser(begin + taking->unit, places->lines);
-    Failure failure;
-    switch (places->bytes) {
-        case 4: failure = visit_lines(places, begin, end, false, 4); break;
-        case 8: failure = visit_lines(places, begin, end, false, 8); break;
-        default: failure = visit_lines(places, begin, end, false, places->bytes);
-    }
-    if (failure) atomic_store(&taking->failed, true);
+    if (visit_lines(places, begin, end, false)) atomic_store(&taking->failed, true);
 }
 
 static Failure take_elements(const Places *places, const Run *run) {

@@ -2,21 +2,71 @@
 
 #define OF(NAME) JOIN(NAME, TYPE)
 
-static void OF(accumulate)(const Sums *sums, int64_t line) {
+// The numbers of lines that follow the first of each; `product` and `exclusive` are constants.
+INLINE void OF(add_numbers)(
+    const TYPE *x, TYPE *out, WORK *totals, int64_t lines, const bool product,
+    const bool exclusive) {
+    INDEPENDENT_FOR (int64_t c = 0; c < lines; c++) {
+        const WORK before = totals[c], value = (WORK)x[c];
+        const WORK total = product ? before * value : before + value;
+        out[c] = (TYPE)(exclusive ? before : total);
+        totals[c] = total;
+    }
+}
+
+// The numbers of a single line that follow the first; `product` and `exclusive` are constants.
+INLINE void OF(add_line)(
+    const TYPE *x, TYPE *out, WORK total, int64_t step, int64_t n, const bool product,
+    const bool exclusive) {
+    for (int64_t k = 1; k < n; k++) {
+        const WORK before = total, value = (WORK)x[k * step];
+        total = product ? before * value : before + value;
+        out[k * step] = (TYPE)(exclusive ? before : total);
+    }
+}
+
+static void OF(accumulate_line)(
+    const Sums *sums, const TYPE *x, TYPE *out, WORK total, int64_t step) {
+    const int64_t n = sums->length;
+    if (sums->product && sums->exclusive)
+        OF(add_line)(x, out, total, step, n, true, true);
+    else if (sums->product)
+        OF(add_line)(x, out, total, step, n, true, false);
+    else if (sums->exclusive)
+        OF(add_line)(x, out, total, step, n, false, true);
+    else
+        OF(add_line)(x, out, total, step, n, false, false);
+}
+
+// Neighbouring lines, side by side.
+static void OF(accumulate)(const Sums *sums, int64_t line, int64_t lines) {
     const int64_t i = line / sums->inner, j = line % sums->inner;
     const int64_t n = sums->length, first = sums->backwards ? n - 1 : 0;
     const int64_t step = sums->backwards ? -sums->inner : sums->inner;
     const int64_t start = (i * n + first) * sums->inner + j;
     const TYPE *x = (const TYPE *)sums->x + start;
     TYPE *out = (TYPE *)sums->out + start;
-    WORK total = sums->product ? 1 : 0;
-    for (int64_t k = 0; k < n; k++, x += k < n ? step : 0, out += k < n ? step : 0) {
-        const WORK value = (WORK)*x, before = total;
-        if (sums->product)
-            total = total * value;
+    const bool product = sums->product, exclusive = sums->exclusive;
+    WORK totals[MOST_LINES];
+    for (int64_t c = 0; n > 0 && c < lines; c++) {
+        totals[c] = (WORK)x[c];
+        out[c] = (TYPE)(exclusive ? (WORK)product : totals[c]);
+    }
+    if (lines == 1 && n > 0) {
+        OF(accumulate_line)(sums, x, out, totals[0], step);
+        return;
+    }
+    for (int64_t k = 1; k < n; k++) {
+        const TYPE *from = x + k * step;
+        TYPE *to = out + k * step;
+        if (product && exclusive)
+            OF(add_numbers)(from, to, totals, lines, true, true);
+        else if (product)
+            OF(add_numbers)(from, to, totals, lines, true, false);
+        else if (exclusive)
+            OF(add_numbers)(from, to, totals, lines, false, true);
         else
-            total = k ? total + value : value;
-        *out = (TYPE)(sums->exclusive ? before : total);
+            OF(add_numbers)(from, to, totals, lines, false, false);
     }
 }
 

@@ -1,7 +1,7 @@
 // The gradient of running products of a TYPE, for running_sums.c: included for each.
 
 // Of one line: first the sums over later places, then times what is before; no factor is divided by.
-static void JOIN(slope, TYPE)(const Sums *sums, int64_t line) {
+static void JOIN(slope_of, TYPE)(const Sums *sums, int64_t line) {
     const int64_t i = line / sums->inner, j = line % sums->inner, n = sums->length;
     const int64_t first = sums->backwards ? n - 1 : 0;
     const int64_t step = sums->backwards ? -sums->inner : sums->inner;
@@ -19,6 +19,10 @@ static void JOIN(slope, TYPE)(const Sums *sums, int64_t line) {
         out[k * step] *= before;
         before *= x[k * step];
     }
+}
+
+static void JOIN(slope, TYPE)(const Sums *sums, int64_t line, int64_t lines) {
+    for (int64_t i = 0; i < lines; i++) JOIN(slope_of, TYPE)(sums, line + i);
 }
 
 #undef TYPE

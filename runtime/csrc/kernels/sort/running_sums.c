@@ -5,11 +5,15 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
-enum { ORDER_WORK = 1 << 13 };  // elements, each of which waits for the one before: see sizes.h
+enum {
+    ORDER_WORK = 1 << 13,  // elements, each of which waits for the one before: see sizes.h
+    MOST_LINES = 256,  // that lie side by side, whose totals stay in the first cache
+};
 
 typedef struct Sums Sums;
 
-typedef void (*LineFn)(const Sums *sums, int64_t line);
+// Neighbouring lines, from `line` on.
+typedef void (*LineFn)(const Sums *sums, int64_t line, int64_t lines);
 
 struct Sums {
     const char *x, *grad;  // the gradient of products has one of the result
@@ -27,8 +31,11 @@ static void some_lines(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Sums *sums = context;
     const int64_t lines = count_lines(sums), end = (chunk + 1) * sums->unit;
-    for (int64_t line = chunk * sums->unit; line < end && line < lines; line++)
-        sums->along(sums, line);
+    for (int64_t line = chunk * sums->unit, count; line < end && line < lines; line += count) {
+        count = lesser(lesser(end, lines) - line, sums->inner - line % sums->inner);
+        count = lesser(count, MOST_LINES);
+        sums->along(sums, line, count);
+    }
 }
 
 static Failure run_lines(const Sums *sums, const Run *run) {
@@ -92,13 +99,14 @@ static int64_t read_lines(Sums *sums, const Tensor *x, const Tensor *out, Params
     sums->backwards = next_int(params) != 0;
     sums->exclusive = next_int(params) != 0;
     sums->unit = sums->length > 0 ? ceil_div(ORDER_WORK, sums->length) : 1;
+    // Whole lines of the cache go by; where the axis is chosen by each run it may be any.
+    if (sums->inner > 1) sums->unit = greater(sums->unit, MOST_LINES);
     const int64_t count = size_of(sums->outer, sums->length, sums->inner);
     return holds(x, x->dtype, count) && holds(out, x->dtype, count) ? count : -1;
 }
 
 // x, out, {lines}, whether they are multiplied, an axis that is read on every run?
 static void *prepare_accumulate(Params *params, Needs *needs) {
-    (void)needs;
     const Tensor x = next_tensor(params), out = next_tensor(params);
     Sums *sums = calloc(1, sizeof(Sums));
     if (!sums) return NULL;
@@ -107,6 +115,8 @@ static void *prepare_accumulate(Params *params, Needs *needs) {
     sums->product = next_int(params) != 0;
     sums->shape = x;
     sums->axis = maybe_tensor(params);
+    reads_anywhere(needs, &sums->x);
+    writes_anywhere(needs, &sums->out);
     const bool chosen = are_indices(&sums->axis) && element_count(&sums->axis) == 1;
     if (!params->bad && (chosen || !sums->axis.data) && sums->along && count >= 0) return sums;
     free(sums);

@@ -17,6 +17,8 @@ __all__ = ["ENCODERS"]
 
 _SUFFIXES: Final[Mapping[DType | None, str]] = {
     DType.FLOAT32: "f32",
+    DType.FLOAT64: "f64",
+    DType.INT8: "i8",
     DType.INT32: "i32",
     DType.INT64: "i64",
     DType.UINT8: "u8",

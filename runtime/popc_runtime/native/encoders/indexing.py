@@ -11,6 +11,7 @@ from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import (
     contiguous_copy,
+    has_few_dimensions,
     is_indexed_float32,
     is_plain,
     packed,
@@ -55,7 +56,7 @@ def _take(axis: int | None, binding: NativeBinding, numbers: Mapping[str, int]) 
     """X, indices {axis}, or {batch_dims} if ``axis`` is given."""
     del numbers
     out = binding.output()
-    if not is_plain(binding) or not are_indices(binding, 1):
+    if not has_few_dimensions(binding) or not are_indices(binding, 1):
         return None
     if not has_places(binding.input(0), binding.input(1), out) or not out.is_contiguous:
         return None

@@ -7,7 +7,7 @@ from math import prod
 
 from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import NativeBinding
-from popc_runtime.native.contiguous import copied, is_plain, packed, tensors
+from popc_runtime.native.contiguous import copied, has_few_dimensions, is_plain, packed, tensors
 from popc_runtime.native.places import are_indices, are_numbers, has_places, is_movable
 from popc_runtime.native.record import Encoder, Record
 
@@ -15,7 +15,7 @@ __all__ = ["ENCODERS", "put"]
 
 # The numbers are known to csrc/kernels/scatter/places.c.
 _COMBINATIONS: Final = {"none": 0, "add": 1, "sum": 1, "mul": 2, "min": 3, "max": 4}
-_COMBINED: Final = ("float32", "float64", "int32", "int64")
+_COMBINED: Final = ("float32", "float64", "int8", "uint8", "int32", "int64")
 
 
 def put(
@@ -27,7 +27,8 @@ def put(
 ) -> Record | None:
     """Updates and indices by the numbers of the ``operands``; ``start`` fills the result."""
     out = binding.output()
-    fits = is_plain(binding) and are_indices(binding, operands[1]) and out.is_contiguous
+    movable = is_plain(binding) or (reduction == "none" and has_few_dimensions(binding))
+    fits = movable and are_indices(binding, operands[1]) and out.is_contiguous
     updates, named = (binding.input(operand) for operand in operands)
     if not fits or not has_places(out, named, updates):
         return None

@@ -1,4 +1,5 @@
-// Products of matrices of float64, of any strides: left rows by packed panels of right columns.
+// Products of matrices of float64 and of integers, of any strides: left rows by packed panels of right
+// columns.  Those of integers wrap around.
 #include <stdlib.h>
 
 #include "../support/fits.h"
@@ -6,14 +7,21 @@
 #include "../support/simd.h"
 #include "../support/sizes.h"
 
-typedef double Doubles __attribute__((vector_size(VECTOR_BYTES)));
-typedef double LooseDoubles __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
-
 // Eight sums are under way: two products begin in each cycle, and each takes four.  A slice of a panel
 // is 8 KiB with AVX2, that of the rows of a chunk 64 KiB.
-enum { WIDE = VECTOR_BYTES / 8, COLUMNS = 2 * WIDE, ROWS = 4, CHUNK_ROWS = 64, SLICE = 128 };
+enum { PANEL_BYTES = 2 * VECTOR_BYTES, ROWS = 4, CHUNK_ROWS = 64, SLICE = 128 };
 
-typedef struct {
+typedef struct State State;
+
+typedef void (*PackFn)(const State *state, const char *right, int64_t columns, char *panel);
+typedef void (*MultiplyFn)(
+    const State *state, const char *left, const char *panel, int64_t rows, int64_t columns,
+    char *out);
+
+struct State {
+    PackFn pack;
+    MultiplyFn multiply;
+    int64_t size, columns;  // bytes of an element, and how many a line of a panel has
     const char *left, *right;
     char *out;
     int64_t m, n, k;
@@ -21,20 +29,53 @@ typedef struct {
     int rank;
     int64_t dims[MAX_RANK], left_batch[MAX_RANK], right_batch[MAX_RANK], out_batch[MAX_RANK];
     int64_t batch, row_chunks, panels;
-} State;
+};
 
 typedef struct {
     const State *state;
     const Run *run;
 } Job;
 
+#define TYPE double
+#include "plain_product.h"
+#define TYPE uint32_t
+#include "plain_product.h"
+#define TYPE uint64_t
+#include "plain_product.h"
+
+static void choose_loops(State *state, DType dtype) {
+    if (dtype == F64) {
+        state->pack = pack_panel_double;
+        state->multiply = multiply_rows_double;
+    } else if (item_size(dtype) == 4) {
+        state->pack = pack_panel_uint32_t;
+        state->multiply = multiply_rows_uint32_t;
+    } else {
+        state->pack = pack_panel_uint64_t;
+        state->multiply = multiply_rows_uint64_t;
+    }
+    state->size = item_size(dtype);
+    state->columns = PANEL_BYTES / state->size;
+}
+
+static bool is_known(DType dtype) {
+    return dtype == F64 || dtype == I32 || dtype == U32 || dtype == I64 || dtype == U64;
+}
+
+static void say_needs(State *state, Needs *needs) {
+    needs->own = (state->k + 1) * PANEL_BYTES;
+    reads_anywhere(needs, &state->left);
+    reads_anywhere(needs, &state->right);
+    writes_anywhere(needs, &state->out);
+}
+
 static void *prepare(Params *params, Needs *needs) {
     const Tensor left = next_tensor(params), right = next_tensor(params);
     const Tensor out = next_tensor(params);
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
-    if (params->bad || !factors_fit(&left, &right, &out) || left.dtype != F64 ||
-        right.dtype != F64 || out.dtype != F64) {
+    if (params->bad || !factors_fit(&left, &right, &out) || !is_known(out.dtype) ||
+        left.dtype != out.dtype || right.dtype != out.dtype) {
         free(state);
         return NULL;
     }
@@ -62,58 +103,17 @@ static void *prepare(Params *params, Needs *needs) {
         state->right_batch[axis] = right.dims[axis] == 1 ? 0 : right.strides[axis];
     }
     state->row_chunks = ceil_div(state->m, CHUNK_ROWS);
-    state->panels = ceil_div(state->n, COLUMNS);
-    needs->own = (state->k + 1) * COLUMNS * (int64_t)sizeof(double);
+    choose_loops(state, out.dtype);
+    state->panels = ceil_div(state->n, state->columns);
+    say_needs(state, needs);
     return state;
-}
-
-static void pack_panel(const State *state, const char *right, int64_t columns, double *panel) {
-    for (int64_t p = 0; p < state->k; p++, panel += COLUMNS)
-        for (int64_t j = 0; j < COLUMNS; j++)
-            panel[j] = j < columns ? *(const double *)(right + p * state->right_along +
-                                                       j * state->right_column)
-                                   : 0;
-}
-
-// `rows` rows of a panel's columns; rows that are not there are the last one again.  Sums of slices
-// are added up: fewer roundings follow each other.
-static void multiply_rows(
-    const State *state, const char *left, const double *panel, int64_t rows, int64_t columns,
-    char *out) {
-    Doubles totals[ROWS][2] = {{{0}}};
-    const char *lines[ROWS];
-    for (int64_t i = 0; i < ROWS; i++)
-        lines[i] = left + (i < rows ? i : rows - 1) * state->left_row;
-    for (int64_t start = 0; start < state->k; start += SLICE) {
-        const int64_t end = start + SLICE < state->k ? start + SLICE : state->k;
-        Doubles sums[ROWS][2] = {{{0}}};
-        for (int64_t p = start; p < end; p++, panel += COLUMNS) {
-            const Doubles first = *(const LooseDoubles *)panel;
-            const Doubles second = *(const LooseDoubles *)(panel + WIDE);
-            UNROLLED_FOR (int i = 0; i < ROWS; i++) {
-                const double value = *(const double *)(lines[i] + p * state->left_along);
-                sums[i][0] += first * value;
-                sums[i][1] += second * value;
-            }
-        }
-        UNROLLED_FOR (int i = 0; i < ROWS; i++) {
-            totals[i][0] += sums[i][0];
-            totals[i][1] += sums[i][1];
-        }
-    }
-    for (int64_t i = 0; i < rows; i++) {
-        double line[COLUMNS];
-        memcpy(line, totals[i], sizeof(line));
-        for (int64_t j = 0; j < columns; j++)
-            *(double *)(out + i * state->out_row + j * state->out_column) = line[j];
-    }
 }
 
 static void product_chunk(void *context, int64_t chunk, int thread) {
     const Job *job = context;
     const State *state = job->state;
     const int64_t panel = chunk % state->panels, rest = chunk / state->panels;
-    const int64_t first = rest % state->row_chunks * CHUNK_ROWS, column = panel * COLUMNS;
+    const int64_t first = rest % state->row_chunks * CHUNK_ROWS, column = panel * state->columns;
     const char *left = state->left + first * state->left_row;
     const char *right = state->right + column * state->right_column;
     char *out = state->out + first * state->out_row + column * state->out_column;
@@ -125,12 +125,12 @@ static void product_chunk(void *context, int64_t chunk, int thread) {
         right += index * state->right_batch[axis];
         out += index * state->out_batch[axis];
     }
-    const int64_t columns = state->n - column < COLUMNS ? state->n - column : COLUMNS;
+    const int64_t columns = lesser(state->n - column, state->columns);
     const int64_t rows = state->m - first < CHUNK_ROWS ? state->m - first : CHUNK_ROWS;
-    double *packed = (double *)(void *)job->run->own[thread];
-    pack_panel(state, right, columns, packed);
+    char *packed = job->run->own[thread];
+    state->pack(state, right, columns, packed);
     for (int64_t i = 0; i < rows && !pool_is_stopped(); i += ROWS)
-        multiply_rows(
+        state->multiply(
             state, left + i * state->left_row, packed, rows - i < ROWS ? rows - i : ROWS, columns,
             out + i * state->out_row);
 }
@@ -142,7 +142,7 @@ static Failure run_products(const void *argument, const Run *run) {
     return OK;
 }
 
-const Kernel ISA(DOUBLE_PRODUCTS)[] = {
-    {"Product_f64", prepare, run_products, NULL},
+const Kernel ISA(PLAIN_PRODUCTS)[] = {
+    {"Product_plain", prepare, run_products, NULL},
     {NULL, NULL, NULL, NULL},
 };
