@@ -236,10 +236,10 @@ class GraphImporter(OpenGraph):
 
     def _name_result(self, name: str, value: Value) -> None:
         self.define(name, value)
+        if isinstance(value, TextValue):
+            value = value.numbers
         if isinstance(value, SizedValue):
             value = value.padded
-        elif isinstance(value, TextValue):
-            value = value.numbers
         elif isinstance(value, TableValue):
             value = value.rows
         if isinstance(value, Tensor) and value.producer is not None and name:

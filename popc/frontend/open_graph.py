@@ -131,7 +131,9 @@ class OpenGraph(ABC):
         if isinstance(value, OptionalValue) and value.value is not None:
             return OptionalValue(self.capture(value.value))
         if isinstance(value, TextValue):
-            return replace(value, numbers=self._capture_tensor(value.numbers))
+            numbers = self.capture(value.numbers)
+            assert isinstance(numbers, Tensor | SizedValue)
+            return replace(value, numbers=numbers)
         if isinstance(value, TableValue):
             return replace(value, rows=self._capture_tensor(value.rows))
         return self._capture_sized(value) if isinstance(value, SizedValue) else value

@@ -71,12 +71,13 @@ class TextValue:
     """A tensor of strings, as the places of its elements in a list of words.
 
     Attributes:
-        numbers: The places, int64; -1 for a word that is not in the list.
+        numbers: The places, int64; -1 for a word that is not in the list.  Data may decide
+            how many there are.
         words: The list, without repetitions.
         is_open: Whether words may occur that are not in the list.
     """
 
-    numbers: Tensor
+    numbers: Tensor | SizedValue
     words: tuple[str, ...]
     is_open: bool = False
 

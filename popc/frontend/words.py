@@ -15,7 +15,8 @@ import onnx
 
 from popc.frontend.names import default_domain_name
 from popc.frontend.open_graph import OpenGraph
-from popc.frontend.values import TableValue, TextValue, Value
+from popc.frontend.problems import DataDependent
+from popc.frontend.values import SizedValue, TableValue, TextValue, Value
 from popc.frontend.walk import all_nodes
 from popc.ir import OpSettings, Tensor
 from popc.ops.build import build
@@ -29,6 +30,7 @@ __all__ = [
     "labels_of",
     "looked_up",
     "moved_words",
+    "places_of",
     "takes_strings",
 ]
 
@@ -107,17 +109,29 @@ def labels_of(
     return found
 
 
+def places_of(text: TextValue) -> Tensor:
+    """The places of strings, for what does more than move them.
+
+    Raises:
+        DataDependent: data decides how many there are.
+    """
+    if isinstance(text.numbers, SizedValue):
+        raise DataDependent("strings whose number data decides can only be moved")
+    return text.numbers
+
+
 def looked_up(importer: OpenGraph, name: str, text: TextValue, table: Array) -> Tensor:
     """The entries of a table that has one for each word, and at last that of unknown words."""
+    numbers = places_of(text)
     entries = importer.constant(table, DType.of(table.dtype))
     settings = OpSettings(origin=name)
-    gather = build(
-        importer.graph, "Gather", [entries, text.numbers], {"axis": 0}, settings=settings
-    )
+    gather = build(importer.graph, "Gather", [entries, numbers], {"axis": 0}, settings=settings)
     return importer.fold_if_small(gather)[0]
 
 
-def _in_words(importer: OpenGraph, name: str, text: TextValue, words: tuple[str, ...]) -> Tensor:
+def _in_words(
+    importer: OpenGraph, name: str, text: TextValue, words: tuple[str, ...]
+) -> Tensor | SizedValue:
     """The places of strings in another list of words, which holds all of theirs."""
     if text.words == words:
         return text.numbers
@@ -156,6 +170,6 @@ def moved_words(
         return list(results)
     is_open = any(text.is_open for text in texts.values())
     return [
-        TextValue(result, words, is_open) if isinstance(result, Tensor) else result
+        TextValue(result, words, is_open) if isinstance(result, Tensor | SizedValue) else result
         for result in results
     ]

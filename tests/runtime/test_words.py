@@ -11,7 +11,7 @@ import pytest
 import popc
 import popc_runtime
 from popc_runtime.data.words import labelled, words_of
-from popc_runtime.errors import DeviceError, InputMismatchError
+from popc_runtime.errors import DataDependentShapeError, DeviceError, InputMismatchError
 from popc_runtime.format import DType, LabelKind, TensorSpec
 from tests.support.classical import colours_model
 
@@ -71,6 +71,47 @@ def test_words_are_counted() -> None:
     program = popc.load(onnx.parser.parse_model(text), dims={"rows": 3}, cache=False)
     shape, size = program.run(x=np.full((3, 2), "ash", object)).values()
     assert (shape.tolist(), size.tolist()) == ([3, 2], 6)
+
+
+_WORDS = 'c = Constant<value_strings=["a", "b", "c"]>() z = Constant<value_ints=[0]>()'
+
+
+@pytest.mark.parametrize(
+    ("inputs", "body", "feeds"),
+    [
+        ("int64[1] n", "y = Slice(c, z, n)", {"n": np.array([2])}),
+        (
+            "float[3] x",
+            "n = NonZero(x) f = Constant<value_ints=[-1]>() i = Reshape(n, f) y = Gather(c, i)",
+            {"x": np.array([3, -1, 0], np.float32)},
+        ),
+        (
+            "int64[1] n",
+            "s = Slice(c, z, n) t = Slice(c, z, n) e = Equal(s, t) y = Where(e, s, t)",
+            {"n": np.array([2])},
+        ),
+    ],
+)
+def test_words_whose_number_data_decides(inputs: str, body: str, feeds: dict[str, Any]) -> None:
+    head = '<ir_version: 9, opset_import: ["" : 17]>'
+    text = f"{head} g ({inputs}) => (string[k] y) {{ {_WORDS} {body} }}"
+    program = popc.load(onnx.parser.parse_model(text), cache=False)
+    (found,) = program.run(feeds).values()
+    assert labelled(program.outputs[0], found).tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "looks_up",
+    [
+        'y = ai.onnx.ml.LabelEncoder<keys_strings=["a"], values_int64s=[7]>(s)',
+        'd = Constant<value_strings=["b", "a", "c"]>() t = Slice(d, z, n) y = Equal(s, t)',
+    ],
+)
+def test_looking_up_words_whose_number_data_decides_is_refused(looks_up: str) -> None:
+    text = f"""<ir_version: 9, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+    g (int64[1] n) => (y) {{ {_WORDS} s = Slice(c, z, n) {looks_up} }}"""
+    with pytest.raises(DataDependentShapeError, match="number data decides can only be moved"):
+        popc.compile(onnx.parser.parse_model(text))
 
 
 @pytest.mark.parametrize(

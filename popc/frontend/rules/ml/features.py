@@ -11,6 +11,7 @@ from popc.frontend.node import Node
 from popc.frontend.rules.common import converted, reshaped, standard_op
 from popc.frontend.rules.ml.scores import ml_domain, rows_of, side_by_side
 from popc.frontend.values import TextValue
+from popc.frontend.words import places_of
 from popc.ir import Tensor
 from popc.ops.infer import NUMBERS
 from popc_runtime.errors import ModelError
@@ -106,7 +107,7 @@ def _one_hot(node: Node) -> Tensor:
     value = node.value(0)
     if isinstance(value, TextValue):
         categories = words
-        x = node.emit("Gather", [_table(node, value, words), value.numbers], {"axis": 0})
+        x = node.emit("Gather", [_table(node, value, words), places_of(value)], {"axis": 0})
         return _known(node, x, categories)
     x = node.input(0)
     if not numbers or x.type.dtype not in NUMBERS:
