@@ -94,6 +94,18 @@ def _further() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]
     yield "ScaledGradient", [*three[:2], *_SCALARS[:2]], {"to": "float32"}
 
 
+def _casts() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
+    """Between all numbers of processors: what wraps around, what is cut, and what is no number."""
+    whole = np.array([-(2**31), -70_000, -129, -128, -1, 0, 1, 127, 128, 255, 256, 2**31 - 1] * 4)
+    parts = np.array([-2.75, -1, -0.5, -0.0, 0.0, 1e-40, 0.5, 1.5, 2.25, 100.75, 126.5] * 4)
+    types = (DType.BOOL, DType.UINT8, DType.INT8, DType.INT32, DType.INT64, _F32, DType.FLOAT64)
+    for source in types:
+        numbers = parts if source.is_float else whole
+        for target in types:
+            if source is not target:
+                yield "Cast", [numbers.astype(source.storage)], {"to": target.value}
+
+
 def _trees() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
     """Two trees about five features, of two and of one question; of all kinds of questions."""
     whole = ([0 << 3, 3 << 3 | 1, 0, 0, 0, 4 << 3, 0, 0], [2, -1, 4, -2, -3, 7, -4, -1],
@@ -238,6 +250,7 @@ def problems() -> Mapping[str, list[Problem]]:
                 run()
         for opcode, inputs, attributes in (
             *_further(),
+            *_casts(),
             *_trees(),
             *_layers_of_bytes(),
             *_selections(),
