@@ -15,7 +15,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 CORE = (
-    *("module", "direct", "processor", "program", "landings"),
+    *("module", "direct", "spares", "processor", "program", "landings"),
     *("trial", "pool", "cores", "sha256"),
 )
 FLAGS = [

@@ -2,16 +2,17 @@
 // unless all kernels read them where they are (landings.h); results come in new arrays, or in those of
 // the caller.  What is not exactly as the program wants it is left to Python, which converts it, or
 // says what is wrong.
-#include "objects.h"
-
 #include <string.h>
+
+#include "spares.h"
 
 // Where a stream meets the program: all of it moves at once.
 typedef struct {
     PyObject *name;
     const char *format;  // of the elements, as the buffer protocol has it
     PyObject *format_bytes;  // which owns it
-    PyObject *arguments;  // of an output: what `empty` makes an array of
+    PyObject *arguments;  // of an output: what `empty` makes an array of, its shape and type
+    Spare *spare;  // of a large output, else NULL
     char *memory;  // of the device
     Py_ssize_t bytes;
     Py_ssize_t landing;  // of what is read or written where its array is; else -1
@@ -21,7 +22,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD ProgramObject *program;
-    PyObject *array_type, *empty;
+    PyObject *array_type, *empty, *block_type;
     PyObject *fail;  // called with the number of a record and why it failed, to raise an error
     int threads;
     bool stores_last;  // no kernel runs after the first output has been written
@@ -79,6 +80,8 @@ static int read_port(DirectObject *direct, Py_ssize_t number, PyObject *given) {
     port->format_bytes = Py_NewRef(format);
     port->format = PyBytes_AsString(format);
     port->arguments = Py_NewRef(arguments);
+    const bool large = port->bytes >= LEAST_SPARE && number >= direct->inputs;
+    if (large && !(port->spare = spare_new(port->bytes))) return -1;
     return port->format ? read_dims(port, shape) : -1;
 }
 
@@ -106,14 +109,14 @@ static int read_ports(DirectObject *direct, PyObject *inputs, PyObject *outputs)
     return 0;
 }
 
-// Direct(program, inputs, outputs, array type, empty, fail, threads, stores last)
+// Direct(program, inputs, outputs, array type, empty, block type, fail, threads, stores last)
 static PyObject *direct_make(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)keywords;
-    PyObject *program, *inputs, *outputs, *array_type, *empty, *fail;
+    PyObject *program, *inputs, *outputs, *array_type, *empty, *block_type, *fail;
     int threads, stores_last;
     if (!PyArg_ParseTuple(
-            args, "OO!O!OOOip", &program, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs,
-            &array_type, &empty, &fail, &threads, &stores_last))
+            args, "OO!O!OOOOip", &program, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs,
+            &array_type, &empty, &block_type, &fail, &threads, &stores_last))
         return NULL;
     allocfunc allocate = PyType_GetSlot(type, Py_tp_alloc);
     DirectObject *direct = (DirectObject *)allocate(type, 0);
@@ -121,6 +124,7 @@ static PyObject *direct_make(PyTypeObject *type, PyObject *args, PyObject *keywo
     direct->program = (ProgramObject *)Py_NewRef(program);
     direct->array_type = Py_NewRef(array_type);
     direct->empty = Py_NewRef(empty);
+    direct->block_type = Py_NewRef(block_type);
     direct->fail = Py_NewRef(fail);
     direct->threads = threads;
     direct->stores_last = stores_last;
@@ -134,6 +138,7 @@ static int direct_clear(PyObject *self) {
     Py_CLEAR(direct->program);
     Py_CLEAR(direct->array_type);
     Py_CLEAR(direct->empty);
+    Py_CLEAR(direct->block_type);
     Py_CLEAR(direct->fail);
     return 0;
 }
@@ -148,6 +153,7 @@ static void direct_dealloc(PyObject *self) {
         Py_CLEAR(port->name);
         Py_CLEAR(port->format_bytes);
         Py_CLEAR(port->arguments);
+        spare_close(port->spare);
         PyMem_Free(port->dims);
     }
     PyMem_Free(direct->ports);
@@ -163,6 +169,7 @@ static int direct_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(direct->program);
     Py_VISIT(direct->array_type);
     Py_VISIT(direct->empty);
+    Py_VISIT(direct->block_type);
     Py_VISIT(direct->fail);
     return 0;
 }
@@ -243,7 +250,9 @@ static bool take_inputs(const DirectObject *direct, PyObject *given, Taken *take
 static PyObject *find_array(const DirectObject *direct, const Port *port, PyObject *out) {
     PyObject *array = out ? PyDict_GetItemWithError(out, port->name) : NULL;
     if (array) return Py_NewRef(array);
-    return PyErr_Occurred() ? NULL : PyObject_Call(direct->empty, port->arguments, NULL);
+    if (PyErr_Occurred()) return NULL;
+    if (!port->spare) return PyObject_Call(direct->empty, port->arguments, NULL);
+    return spare_array(port->spare, direct->block_type, direct->array_type, port->arguments);
 }
 
 static bool take_result(

@@ -5,6 +5,7 @@
 
 #include "processor.h"
 #include "sha256.h"
+#include "spares.h"
 
 // -- kinds of processors --------------------------------------------------------------------------
 
@@ -296,9 +297,10 @@ static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
 }
 
 static int fill_module(PyObject *module) {
-    if (add_type(module, "Program", &program_spec) || add_type(module, "Direct", &direct_spec))
+    if (add_type(module, "Program", &program_spec) || add_type(module, "Direct", &direct_spec) ||
+        add_type(module, "Block", &block_spec))
         return -1;
-    PyObject *names = Py_BuildValue("[ssss]", "Direct", "Program", "kernels", "variants");
+    PyObject *names = Py_BuildValue("[sssss]", "Block", "Direct", "Program", "kernels", "variants");
     if (!names) return -1;
     const int failed = PyModule_AddObjectRef(module, "__all__", names);
     Py_DECREF(names);

@@ -183,7 +183,7 @@ class Executable(Runnable):
 
         Returns:
             The results by output name.  bfloat16 tensors are uint16 arrays of bit patterns, unless
-            `load` was asked for numbers.
+            `load` was asked for numbers.  Once nothing refers to them, later runs use their memory.
 
         Raises:
             InputMismatchError: inputs are missing, unknown or of another dtype or shape.

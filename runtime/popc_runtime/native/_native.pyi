@@ -1,9 +1,9 @@
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, final
 
 from typing_extensions import Buffer
 
-__all__ = ["Direct", "Program", "address", "kernels", "sha256", "variants", "window"]
+__all__ = ["Block", "Direct", "Program", "address", "kernels", "sha256", "variants", "window"]
 
 def variants() -> list[str]: ...
 def kernels(variant: str, /) -> dict[str, int]: ...
@@ -26,6 +26,10 @@ class Program:
     def measure(self, wanted: int, /) -> None: ...
     def nanoseconds(self, record: int, /) -> int: ...
 
+@final
+class Block:
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
 class Direct:
     def __new__(
         cls,
@@ -34,6 +38,7 @@ class Direct:
         outputs: tuple[tuple[object, ...], ...],
         array_type: type,
         empty: Callable[..., object],
+        block_type: type[Block],
         fail: Callable[[int, int], object],
         threads: int,
         stores_last: bool,

@@ -56,7 +56,7 @@ def direct_run(
     wanted = {(spec.name, True): spec.nbytes for spec in inputs}
     wanted |= {(spec.name, False): spec.nbytes for spec in outputs}
     # A library that was built from older sources does not know such runs.
-    make = getattr(module, "Direct", None)
+    make = getattr(module, "Direct", None) if hasattr(module, "Block") else None
     if make is None or sizes != wanted or len(moves) != len(wanted):
         return None
     import numpy as np
@@ -78,6 +78,7 @@ def direct_run(
         tuple(port(spec, steps[spec.name, False]) for spec in outputs),
         np.ndarray,
         np.empty,
+        module.Block,
         fail,
         threads,
         _stores_last(items),
