@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from popc_runtime.format import Array
+from tools.campaigns.random_models.builder import MOST_ELEMENTS
 from tools.campaigns.random_models.campaign import check_seed, reproduce, write_finding
 from tools.campaigns.random_models.evaluation import RefusedError
 from tools.campaigns.random_models.generation import random_recipe
@@ -30,6 +31,13 @@ def test_random_models(first: int) -> None:
 def test_a_seed_is_a_model() -> None:
     models = [expect(*random_recipe(seed)).model for seed in (5, 5, 6)]
     assert models[0] == models[1] != models[2]
+
+
+def test_inputs_are_no_larger_than_what_may_be_made_of_them() -> None:
+    """Of that seed's input, as it was drawn, no layer's result was small enough."""
+    recipe, values = random_recipe(7702452, is_small=True)
+    assert recipe.outputs
+    assert all(value.array.size <= MOST_ELEMENTS for value in values.values())
 
 
 def _chain(*kinds: str, x: Array) -> Recipe:

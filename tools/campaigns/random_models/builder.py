@@ -15,10 +15,10 @@ from tools.campaigns.random_models.evaluation import RefusedError
 from tools.campaigns.random_models.recipe import Recipe, next_values
 from tools.campaigns.random_models.value import Value
 
-__all__ = ["Builder"]
+__all__ = ["MOST_ELEMENTS", "Builder"]
 
 _T = TypeVar("_T")
-_MOST_ELEMENTS = 1 << 15  # of a tensor
+MOST_ELEMENTS = 1 << 15  # of a tensor
 _CHANNELS = (1, 2, 3, 4, 5, 7, 8, 8, 9, 12, 15, 16, 16, 17, 24, 31, 32, 33, 64, 65)
 _EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 16, 17, 31, 32, 33)
 
@@ -174,7 +174,7 @@ class Builder:
         """
         made = next_values(node, self.values, self.opset)
         for value in made.values():
-            if not self.least <= value.array.size <= _MOST_ELEMENTS:
+            if not self.least <= value.array.size <= MOST_ELEMENTS:
                 raise RefusedError("a result is empty or too large")
         self.nodes.append(node)
         self.values |= made

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tools.campaigns.random_models.builder import Builder
+from tools.campaigns.random_models.builder import MOST_ELEMENTS, Builder
 from tools.campaigns.random_models.evaluation import RefusedError
 from tools.campaigns.random_models.layers import GENERAL, IMAGES, NETWORKS, SEQUENCES, Layer
 from tools.campaigns.random_models.recipe import Recipe
@@ -18,7 +18,7 @@ __all__ = ["random_recipe"]
 _OPSETS: Final = (11, 13, 17, 18, 19, 21, 22, 23, 23, 24, 25, 26)
 _LAYERS: Final = (2, 14)  # fewest and most
 _FEW_LAYERS: Final = (1, 3)
-_MOST_ELEMENTS: Final = 1 << 13  # of an input
+_MANY_ELEMENTS: Final = 1 << 13  # of an input
 _FEW_ELEMENTS: Final = 1 << 8
 _ATTEMPTS: Final = 4  # for each layer that is wanted
 
@@ -29,7 +29,7 @@ def random_recipe(seed: int, *, is_small: bool = False) -> tuple[Recipe, dict[st
     dtype = np.float16 if random.random() < 0.2 else np.float32
     builder = Builder(random, _OPSETS[int(random.integers(len(_OPSETS)))], dtype)
     builder.least = int(not builder.chance(0.05))
-    theme = _begin(builder, _FEW_ELEMENTS if is_small else _MOST_ELEMENTS)
+    theme = _begin(builder, _FEW_ELEMENTS if is_small else _MANY_ELEMENTS)
     wanted = builder.number(*(_FEW_LAYERS if is_small else _LAYERS))
     if theme is IMAGES and builder.chance(0.6):
         _try(builder, builder.choice(NETWORKS))
@@ -68,6 +68,8 @@ def _begin(builder: Builder, most: int) -> tuple[Layer, ...]:
         sizes = [1, 2, 3, 7, 8, 9, 16, *[0] * (1 - builder.least)]
         for _ in range(builder.number(1, 3)):
             shape = [builder.choice(sizes) for _ in range(builder.number(1, 4))]
+            while prod(shape) > MOST_ELEMENTS:  # nothing could be made of it
+                shape[shape.index(max(shape))] //= 2
             builder.keep(builder.add_input(builder.normal(*shape)))
         return GENERAL
     if kind == "sequence":
