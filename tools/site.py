@@ -23,7 +23,7 @@ import click
 
 import popc
 import popc_runtime
-from popc.cli.main import root as cli
+from popc.cli.root import root as cli
 from popc.cli.verbs import GROUPS, VERBS
 from tools.errors_page import errors_page
 from tools.version import changelog_version

@@ -20,7 +20,7 @@ import popc
 import popc_runtime
 from popc.caching import files
 from popc.caching.files import file_hash
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.progress import ProgressEvent
 from popc.target import preset_text
 from popc_runtime.cache import stored_entries

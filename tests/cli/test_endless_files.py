@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from popc.cli.main import run
+from popc.cli.root import run
 from popc_runtime.errors import ResourceError
 from popc_runtime.state.checkpoint import content_of, read_checkpoint
 

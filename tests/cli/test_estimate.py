@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 import pytest
 
-from popc.cli.main import run
+from popc.cli.root import run
 from tests.support.models import affine
 
 

@@ -18,7 +18,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from popc.cli.main import run
+from popc.cli.root import run
 from tests.support.models import affine
 
 
@@ -239,6 +239,28 @@ def test_internal_errors_leave_a_report(
     report = Path(err.rpartition("with the file ")[2].strip())
     assert "RuntimeError: boom" in report.read_text()
     report.unlink()
+
+
+@pytest.mark.parametrize("module", ["popc.cli.root", "click", "popc.cli.verbs.options", "onnx"])
+def test_an_interruption_while_modules_are_imported_is_one_line(
+    module: str, tmp_path: Path
+) -> None:
+    script = (
+        "import sys\n"
+        "from popc.cli import main\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "main()\n"
+    )
+    onnx.save(affine(), tmp_path / "m.onnx")
+    verb = ["options"] if "options" in module else ["compile", str(tmp_path / "m.onnx")]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *verb], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

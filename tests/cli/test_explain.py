@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.study.advice import explain as advice_on_request
 from tests.support.small_targets import small_target, tower
 

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import pytest
 
-from popc.cli.main import run
+from popc.cli.root import run
 from tests.training.many_weights import many_weights
 
 

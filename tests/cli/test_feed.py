@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from popc.cli.main import run
+from popc.cli.root import run
 from popc_runtime.format import Array
 from tests.support.models import affine, expected_affine
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from popc.cli.main import run
+from popc.cli.root import run
 from tests.support.classical import colours_model
 
 _WORDS = ["green", "pink"]

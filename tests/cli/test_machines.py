@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import popc
-from popc.cli.main import _FLAGS, _WITH_VALUE, root, run
+from popc.cli.root import _FLAGS, _WITH_VALUE, root, run
 from popc.cli.verbs import VERBS
 from tests.support.models import affine
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import parser
 from PIL import Image
 
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.inputs.images import read_image
 from popc_runtime.errors import ResourceError, UsageError
 from popc_runtime.format import DType, TensorSpec

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from popc.cli.main import run
+from popc.cli.root import run
 from tests.training.small import data, linear_model
 
 _MODEL = """<ir_version: 10, opset_import: ["" : 20]>

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import popc
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.printable import format_table, printable, printable_data
 from popc.reporting import profile_of, render_page
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import popc
-from popc.cli.main import run
+from popc.cli.root import run
 from popc_runtime.errors import BudgetError
 from samples.networks import digits_cnn
 from tests.support.models import affine

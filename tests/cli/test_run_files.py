@@ -12,7 +12,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 import popc
-from popc.cli.main import run
+from popc.cli.root import run
 from tests.support.models import affine, expected_affine
 
 

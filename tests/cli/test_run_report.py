@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import popc
-from popc.cli.main import run
+from popc.cli.root import run
 from tests.support.models import affine
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.cli.schemas import DOCUMENTS, document_schema, options_file_schema
 from popc.cli.verbs import VERBS
 from popc.cli.verbs.cache import command as cache

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.trained.evaluation import Evaluation
 from popc_runtime import Executable
 from tests.support.models import affine

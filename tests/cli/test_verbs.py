@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.cli.verbs import VERBS
 from popc.options import SCHEMA
 from tests.support.models import affine
@@ -202,7 +202,7 @@ def test_verify_finds_a_wrong_archive(archive: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_script(shell: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", f"from popc.cli.main import run; run(['completion', {shell!r}])"],
+        [sys.executable, "-c", f"from popc.cli.root import run; run(['completion', {shell!r}])"],
         capture_output=True,
         text=True,
         check=True,

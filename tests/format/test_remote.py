@@ -12,7 +12,7 @@ import pytest
 
 import popc
 import popc_runtime
-from popc.cli.main import run
+from popc.cli.root import run
 from popc_runtime.errors import ArchiveError, ResourceError, UsageError
 from popc_runtime.process.paths import is_url
 from tests.support.models import affine

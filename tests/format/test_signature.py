@@ -26,7 +26,7 @@ from securesystemslib.signer import CryptoSigner
 
 import popc
 import popc_runtime
-from popc.cli.main import run
+from popc.cli.root import run
 from popc_runtime.errors import ArchiveError, ResourceError, SignatureError, UsageError
 from popc_runtime.format.signature import sign_archive, signature_path
 from tests.support.models import affine

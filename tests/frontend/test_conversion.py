@@ -17,7 +17,7 @@ import pytest
 
 import popc
 import popc_runtime
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.frontend import Converter, load_model
 from popc.progress import ProgressEvent, Stage
 from popc_runtime.errors import ModelError, OptionError, ResourceError, UsageError

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.frontend import converter_script, load_model
 from popc.frontend.hosts import recognise_model
 from popc_runtime.errors import ModelError, SpokenHint

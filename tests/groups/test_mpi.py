@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import popc_runtime
-from popc.cli.main import run
+from popc.cli.root import run
 from popc_runtime.errors import UsageError
 from popc_runtime.groups import is_launched, join
 from popc_runtime.state.checkpoint import read_checkpoint

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import popc_runtime.native
-from popc.cli.main import run
+from popc.cli.root import run
 from popc_runtime.device.choose import binder_type
 from popc_runtime.errors import UsageError
 from popc_runtime.native import fast_sha256, find_library, variants, why_missing

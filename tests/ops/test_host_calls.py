@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import popc
 import popc_runtime
-from popc.cli.main import run as popc_command
+from popc.cli.root import run as popc_command
 from popc_runtime.errors import DeviceError, ModelError, UsageError
 
 _W = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)

@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 import popc
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.inputs.arrays import random_array
 from popc_runtime import TensorSpec
 from popc_runtime.format import DType

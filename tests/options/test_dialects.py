@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.options import Options, resolve_options
 from popc.options.dialects.dialect import Becomes
 from popc.options.dialects.known import DIALECTS, dialect_named, marks_of, native_names

@@ -89,7 +89,7 @@ def test_lazy_names_are_those_that_are_public(package: ModuleType) -> None:
 
 def test_command_line_help_does_not_import_onnx() -> None:
     script = (
-        "import sys; from popc.cli.main import run; run(['--help']); print('onnx' in sys.modules)"
+        "import sys; from popc.cli.root import run; run(['--help']); print('onnx' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
@@ -99,7 +99,7 @@ def test_command_line_help_does_not_import_onnx() -> None:
 
 _COMPILING = """
 import json, sys
-from popc.cli.main import run
+from popc.cli.root import run
 assert run(["compile", sys.argv[1], "-o", sys.argv[2]]) == 0
 print(json.dumps(list(sys.modules)))
 """

@@ -63,7 +63,7 @@ def test_commands_of_the_readme(folder: Path) -> None:
     path = os.pathsep.join(entry for entry in (str(_ROOT), *sys.path) if entry)
     for line in lines:
         _, *arguments = shlex.split(line)
-        code = "import sys; from popc.cli.main import run; sys.exit(run(sys.argv[1:]))"
+        code = "import sys; from popc.cli.root import run; sys.exit(run(sys.argv[1:]))"
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
             cwd=folder, env={**os.environ, "PYTHONPATH": path},

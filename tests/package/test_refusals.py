@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import popc
 import popc_runtime
-from popc.cli.main import run
+from popc.cli.root import run
 from popc_runtime.errors import (
     DeviceError,
     InputMismatchError,

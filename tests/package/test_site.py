@@ -20,7 +20,7 @@ import pytest
 
 import popc
 import popc_runtime
-from popc.cli.main import root
+from popc.cli.root import root
 from popc_runtime import errors
 from popc_runtime.serving.settings import ModelSource, ServeSettings
 from tests.support.models import affine

@@ -11,7 +11,7 @@ from onnx import parser
 
 import popc
 import popc_runtime
-from popc.cli.main import run
+from popc.cli.root import run
 from popc_runtime.errors import UsageError
 from popc_runtime.format import StreamDirection
 from popc_runtime.format.header import Header

@@ -13,7 +13,7 @@ from onnx import numpy_helper, parser
 
 import popc
 import popc_runtime
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.trained.evaluation import Evaluation
 from popc.trained.export import export_onnx
 from popc_runtime.errors import UsageError

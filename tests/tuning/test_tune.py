@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import popc
-from popc.cli.main import run
+from popc.cli.root import run
 from popc.compiler import plan_program
 from popc.frontend import load_model
 from popc.options import SCHEMA, changed_options

@@ -15,16 +15,13 @@ import click
 
 import popc
 from popc.cli.console import Console, wants_color
+from popc.cli.endings import INTERNAL, INTERRUPTED, TERMINATED
 from popc.cli.group import LazyGroup
 from popc.cli.report import Report
 from popc.cli.verbs import VERBS
 from popc_runtime.errors import PopcError, ResourceError, UsageError
 
-__all__ = ["main", "run"]
-
-INTERRUPTED: Final = 130  # 128 + SIGINT, as shells report it
-TERMINATED: Final = 143  # 128 + SIGTERM
-INTERNAL: Final = 70  # EX_SOFTWARE of sysexits.h
+__all__ = ["run", "start"]
 
 # New objects between two looks for cycles among them: importing makes many, and all of them stay.
 _COLLECTED_AT: Final = 100_000
@@ -134,8 +131,8 @@ def _replace_closed_streams() -> None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
 
 
-def main() -> NoReturn:
-    """The ``popc`` command."""
+def start() -> NoReturn:
+    """Run the command line of this process, and end it."""
     _replace_closed_streams()
     gc.set_threshold(_COLLECTED_AT)
     signal.signal(signal.SIGTERM, _on_sigterm)
