@@ -52,6 +52,14 @@ def test_grids(
         _check(library, "GridSample", [given, grid], (2, 3, *outs), attributes)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_many_small_images(library: Library, mode: str) -> None:
+    """A chunk ends between images; blocks of 64 positions do not fill them."""
+    attributes = {"mode": mode, "padding_mode": "zeros", "align_corners": 1}
+    grid = _numbers(300, 5, 13, 2, seed=1)
+    _check(library, "GridSample", [_numbers(300, 1, 8, 7), grid], (300, 1, 5, 13), attributes)
+
+
 @pytest.mark.parametrize("transformation", ["half_pixel", "output_half_pixel"])
 @pytest.mark.parametrize("ratio", [0, 1, 3])
 @pytest.mark.parametrize("mode", ["avg", "max"])

@@ -8,8 +8,10 @@
 #include "../support/sizes.h"
 
 // Taps of a cubic along an axis, and those of three axes together.  Positions whose places are found at
-// once, for all channels: 48 KiB of indices and weights.  Elements of a chunk: see sizes.h.
+// once, for all channels: 34 KiB of indices and weights.  Elements of a chunk: see sizes.h; finding a
+// place takes as long as FINDING of them.  Planes of more than LARGEST elements are left to numpy.
 enum { MOST_AXES = 3, MOST_TAPS = 4, MOST_CORNERS = 64, POSITIONS = 64, SAMPLED_WORK = 1 << 14 };
+enum { FINDING = 4, LARGEST = 1 << 30 };
 
 typedef enum { NEAREST, LINEAR, CUBIC } Mode;
 typedef enum { ZEROS, BORDER, REFLECTION } Padding;
@@ -25,9 +27,16 @@ typedef struct {
     bool align_corners;
 } Grid;
 
-// Of a block of positions: which elements count, and how much.
+// Of a block of positions, along one axis: which elements count, and how much.
 typedef struct {
-    int64_t index[MOST_CORNERS][POSITIONS];
+    int32_t step[MOST_TAPS][POSITIONS];
+    float share[MOST_TAPS][POSITIONS];
+} Taps;
+
+// The same of all axes.
+typedef struct {
+    Taps taps;
+    int32_t index[MOST_CORNERS][POSITIONS];
     float weight[MOST_CORNERS][POSITIONS];
 } Corners;
 
@@ -37,6 +46,7 @@ static bool is_sampled(const Tensor *x, const Tensor *grid, const Tensor *out) {
     if (axes < 1 || axes > MOST_AXES || out->rank != x->rank || element_count(x) <= 0 ||
         element_count(out) <= 0 || out->dims[0] != x->dims[0] || out->dims[1] != x->dims[1])
         return false;
+    if (element_count(x) / x->dims[0] / x->dims[1] > LARGEST) return false;
     return holds(x, F32, element_count(x)) && holds(out, F32, element_count(out)) &&
            holds(grid, F32, element_count(out) / out->dims[1] * axes);
 }
@@ -63,7 +73,8 @@ static void *prepare(Params *params, Needs *needs) {
     for (int i = 0; i < state->axes; i++) state->plane *= state->sizes[i] = x.dims[i + 2];
     state->positions = element_count(&out) / (state->images * state->channels);
     state->blocks = ceil_div(state->positions, POSITIONS);
-    state->unit = SAMPLED_WORK / (POSITIONS * state->channels) + 1;
+    const int64_t block = lesser(state->positions, POSITIONS);
+    state->unit = SAMPLED_WORK / (block * (state->channels + FINDING)) + 1;
     needs->own = sizeof(Corners);
     return state;
 }
@@ -79,78 +90,114 @@ static float reflected(float x, float low, float high) {
     return (distance < back ? distance : back) + low;
 }
 
-static float in_bounds(const Grid *state, float x, float low, float high, int64_t length) {
-    if (state->padding == REFLECTION) return reflected(x, low, high);
-    if (state->padding == ZEROS || (x >= low && x <= high)) return x;
-    const float above = x < 0 ? 0 : x;
-    return above > (float)(length - 1) ? (float)(length - 1) : above;
-}
-
-static int weights_of(Mode mode, float fraction, float *weights) {
-    if (mode == NEAREST) {
-        weights[0] = 1;
-        return 1;
-    }
-    const float rest = 1 - fraction;
-    if (mode == LINEAR) {
-        weights[0] = rest;
-        weights[1] = fraction;
-        return 2;
-    }
-    const float a = -0.75f, first = fraction + 1, last = 2 - fraction;
-    weights[0] = ((a * first - 5 * a) * first + 8 * a) * first - 4 * a;
-    weights[1] = ((a + 2) * fraction - (a + 3)) * fraction * fraction + 1;
-    weights[2] = ((a + 2) * rest - (a + 3)) * rest * rest + 1;
-    weights[3] = ((a * last - 5 * a) * last + 8 * a) * last - 4 * a;
-    return 4;
-}
-
-// The elements of one axis that a position reads, with their weights; their number.
-static int taps_of(
-    const Grid *state, float position, int64_t length, int64_t *index, float *weights) {
+// Positions along an axis, brought between its ends.
+static void bound_places(const Grid *state, float *x, int64_t count, int64_t length) {
     const float low = state->align_corners ? 0.0f : -0.5f;
     const float high = (float)length - (state->align_corners ? 1.0f : 0.5f);
-    float x = low + (position + 1) * ((high - low) / 2);
-    if (state->mode == NEAREST) x = rintf(x);
-    if (state->mode != CUBIC) x = in_bounds(state, x, low, high, length);
-    const float base = floorf(x);
-    const int count = weights_of(state->mode, x - base, weights);
-    for (int i = 0; i < count; i++) {
-        float place = base + (float)(i - (state->mode == CUBIC));
-        if (state->padding == ZEROS)
-            weights[i] *= place >= 0 && place < (float)length;
-        else
-            place = in_bounds(state, place, low, high, length);
-        // What is not a number comes to the first element.
-        index[i] = place > 0 ? (place < (float)length ? (int64_t)place : length - 1) : 0;
+    const float last = (float)(length - 1);
+    if (state->padding == REFLECTION)
+        for (int64_t p = 0; p < count; p++) x[p] = reflected(x[p], low, high);
+    if (state->padding == BORDER)
+        for (int64_t p = 0; p < count; p++) {
+            const float above = x[p] < 0 ? 0 : x[p], within = above > last ? last : above;
+            x[p] = (x[p] >= low && x[p] <= high) ? x[p] : within;
+        }
+}
+
+static void find_cubic_shares(float share[][POSITIONS], int64_t count) {
+    const float a = -0.75f;
+    for (int64_t p = 0; p < count; p++) {
+        const float fraction = share[0][p], rest = 1 - fraction;
+        const float first = fraction + 1, last = 2 - fraction;
+        share[0][p] = ((a * first - 5 * a) * first + 8 * a) * first - 4 * a;
+        share[1][p] = ((a + 2) * fraction - (a + 3)) * fraction * fraction + 1;
+        share[2][p] = ((a + 2) * rest - (a + 3)) * rest * rest + 1;
+        share[3][p] = ((a * last - 5 * a) * last + 8 * a) * last - 4 * a;
     }
-    return count;
+}
+
+// How much each tap counts, by how far positions are behind the first, or second, one; their number.
+static int find_shares(Mode mode, float share[][POSITIONS], int64_t count) {
+    if (mode == CUBIC) {
+        find_cubic_shares(share, count);
+        return MOST_TAPS;
+    }
+    for (int64_t p = 0; p < count && mode == NEAREST; p++) share[0][p] = 1;
+    if (mode == NEAREST) return 1;
+    for (int64_t p = 0; p < count; p++) {
+        share[1][p] = share[0][p];
+        share[0][p] = 1 - share[0][p];
+    }
+    return 2;
+}
+
+// What a tap reads.  What is not a number comes to the first element.
+static void find_steps(
+    const Grid *state, float *restrict place, float *restrict share, int32_t *restrict step,
+    int64_t count, int64_t length) {
+    const float end = (float)length, last = (float)(length - 1);
+    if (state->padding == ZEROS)
+        for (int64_t p = 0; p < count; p++)
+            share[p] *= (place[p] >= 0 && place[p] < end) ? 1.0f : 0.0f;
+    bound_places(state, place, count, length);
+    for (int64_t p = 0; p < count; p++) {
+        const float above = place[p] > 0 ? place[p] : 0;
+        step[p] = (int32_t)(above < end ? above : last);
+    }
+}
+
+// The elements of one axis that positions read, with their weights; their number.
+static int find_taps(
+    const Grid *state, const float *grid, int64_t count, int64_t length, Taps *taps) {
+    const float low = state->align_corners ? 0.0f : -0.5f;
+    const float high = (float)length - (state->align_corners ? 1.0f : 0.5f);
+    const float scale = (high - low) / 2;
+    float x[POSITIONS], place[POSITIONS];
+    for (int64_t p = 0; p < count; p++) x[p] = low + (grid[p * state->axes] + 1) * scale;
+    for (int64_t p = 0; p < count && state->mode == NEAREST; p++) x[p] = rintf(x[p]);
+    if (state->mode != CUBIC) bound_places(state, x, count, length);
+    for (int64_t p = 0; p < count; p++) {
+        const float base = floorf(x[p]);
+        taps->share[0][p] = x[p] - base;
+        x[p] = base;
+    }
+    const int number = find_shares(state->mode, taps->share, count);
+    for (int i = 0; i < number; i++) {
+        const float shift = (float)(i - (state->mode == CUBIC));
+        for (int64_t p = 0; p < count; p++) place[p] = x[p] + shift;
+        find_steps(state, place, taps->share[i], taps->step[i], count, length);
+    }
+    return number;
+}
+
+// Every element so far followed by every tap of one more axis.
+static void extend_corners(
+    Corners *corners, int found, const Taps *taps, int number, int32_t length, int64_t count) {
+    for (int i = found - 1; i >= 0; i--)
+        for (int k = number - 1; k >= 0; k--) {
+            const int to = i * number + k;
+            for (int64_t p = 0; p < count; p++) {
+                corners->index[to][p] = corners->index[i][p] * length + taps->step[k][p];
+                corners->weight[to][p] = corners->weight[i][p] * taps->share[k][p];
+            }
+        }
 }
 
 // The number of corners.
 static int find_corners(const Grid *state, const float *grid, int64_t count, Corners *corners) {
-    int found = 0;
-    for (int64_t p = 0; p < count; p++) {
-        int64_t index[MOST_CORNERS] = {0};
-        float weight[MOST_CORNERS] = {1};
-        found = 1;
-        for (int axis = 0; axis < state->axes; axis++) {
-            int64_t step[MOST_TAPS];
-            float share[MOST_TAPS];
-            const int64_t length = state->sizes[axis];
-            const float position = grid[p * state->axes + state->axes - 1 - axis];
-            const int taps = taps_of(state, position, length, step, share);
-            for (int i = found - 1; i >= 0; i--)
-                for (int k = taps - 1; k >= 0; k--) {
-                    index[i * taps + k] = index[i] * length + step[k];
-                    weight[i * taps + k] = axis ? weight[i] * share[k] : share[k];
-                }
-            found *= taps;
+    Taps *taps = &corners->taps;
+    const int last = state->axes - 1;
+    int found = find_taps(state, grid + last, count, state->sizes[0], taps);
+    for (int k = 0; k < found; k++)
+        for (int64_t p = 0; p < count; p++) {
+            corners->index[k][p] = taps->step[k][p];
+            corners->weight[k][p] = taps->share[k][p];
         }
-        for (int i = 0; i < found; i++) {
-            corners->index[i][p] = index[i];
-            corners->weight[i][p] = weight[i];
-        }
+    for (int axis = 1; axis < state->axes; axis++) {
+        const int32_t length = (int32_t)state->sizes[axis];
+        const int number = find_taps(state, grid + last - axis, count, length, taps);
+        extend_corners(corners, found, taps, number, length, count);
+        found *= number;
     }
     return found;
 }
