@@ -316,7 +316,7 @@ def test_every_native_opcode_is_tested_here() -> None:
         *("MaxPool", "AveragePool", "Softmax", "LogSoftmax", "LayerNormalization", "Cast"),
         *("RMSNormalization", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Gather"),
         *("ReduceSumSquare", "LSTM", "GRU", "Attention", "Sum", "Conv"),
-        *("CheckSize", "PlacesWithin", "NonMaxSuppression", "NonZero"),  # test_sizes
+        *("CheckSize", "PlacesWithin", "NonMaxSuppression", "NonZero", "Unique"),  # test_sizes
         "DynamicQuantizeLSTM",  # test_rnn_bytes
     }
     assert (

@@ -70,6 +70,7 @@
     _(TRANSPOSED)          \
     _(TREES)               \
     _(TRIANGLES)           \
+    _(UNIQUES)             \
     _(WEAVES)              \
     _(WINOGRAD)            \
     _(WINOGRAD_WEIGHTS)

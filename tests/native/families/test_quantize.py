@@ -32,6 +32,21 @@ def test_dynamic_quantize(variant: str, size: int) -> None:
                 np.testing.assert_array_equal(result, other)
 
 
+def test_dynamic_quantize_in_any_order_of_axes() -> None:
+    """As behind a Transpose or a Slice, which are views."""
+    library = find_library()
+    assert library is not None
+    x = np.random.default_rng(0).normal(size=(6, 5, 4)).astype(np.float32)
+    for laid in (x.transpose(2, 0, 1), x[:, 1::2], x[::-1, :, 1:3]):
+        outputs: list[Array] = [np.empty(laid.shape, np.uint8)]
+        outputs += [np.empty((), np.float32), np.empty((), np.uint8)]
+        expected = numpy_results("DynamicQuantizeLinear", [laid], outputs, {})
+        results = native_results(library, "DynamicQuantizeLinear", [laid], outputs, {})
+        assert results is not None
+        for result, other in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result, other)
+
+
 @np.errstate(all="ignore")
 @pytest.mark.parametrize("variant", variants())
 @pytest.mark.parametrize("place", [0, 20, 200, 300, 20000])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,41 @@ def test_what_is_not_zero(library: Library, shape: tuple[int, ...], dtype: Any) 
         _found(library, "NonZero", [laid], (laid.ndim, most), {**whole, "bound": most})
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32),
+        *(np.int64, np.uint64, np.float32, np.float64),
+    ],
+)
+@pytest.mark.parametrize("length", [1, 8, 33, 300])
+@pytest.mark.parametrize("in_order", [0, 1])
+def test_different_elements(library: Library, dtype: Any, length: int, in_order: int) -> None:
+    """Zeros of both signs are one element, and so is what is not a number."""
+    random = np.random.default_rng(length)
+    with np.errstate(invalid="ignore"):
+        x = random.choice([*_ZEROS, *range(-40, 300, 7), -np.inf, 1e18], length).astype(dtype)
+    attributes = {"axis": 0, "bound": length, "tensor": "values", "sorted": in_order}
+    for laid in (x, x[::-1], np.repeat(x, 2)[::2]):
+        for used in (None, np.array(length), np.array(length // 2), np.array(0)):
+            _unique(library, [laid, used], attributes)
+    _unique(library, [x, None], {**attributes, "bound": len(np.unique(x))})
+
+
+def _unique(
+    library: Library, inputs: Sequence[Array | None], attributes: Mapping[str, Any]
+) -> None:
+    x, bound = inputs[0], attributes["bound"]
+    assert x is not None
+    places = [np.full(size, 1, np.int64) for size in (bound, x.size, bound)]
+    outs = [np.full(bound, 1, x.dtype), *places, np.full((), -1, np.int64)]
+    expected = numpy_results("Unique", inputs, outs, attributes)
+    found = native_results(library, "Unique", inputs, outs, attributes)
+    assert found is not None
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def _boxes(*shape: int) -> Array:
     """Boxes on a grid, so that many overlap by the same, and some have no size."""
     return np.random.default_rng(2).integers(0, 6, (*shape, 4)).astype(np.float32)
@@ -120,6 +155,7 @@ def test_boxes(library: Library, limit: int, overlap: float, centred: int) -> No
     [
         ("NonZero", [np.ones((5,))]),
         ("NonZero", [np.array([0, 1, 1, 1, 1, 1])]),
+        ("Unique", [np.array([5, 1, 9, 1, 5, 2, 7, 8]), None]),
         ("CheckSize", [np.array(5), None]),
         ("CheckSize", [np.array(-1), None]),
         ("CheckSize", [np.array(3), np.array(2)]),
@@ -133,8 +169,11 @@ def test_faults_are_told_as_by_numpy(
     first = inputs[0]
     assert first is not None
     outs = [np.empty((1, 4), np.int64), np.empty((), np.int64)]
-    out = outs if opcode == "NonZero" else [np.empty(first.shape, np.int64)]
-    attributes = {**_BOUND, "padding": 0}
+    if opcode == "Unique":
+        places = [np.empty(size, np.int64) for size in (4, 4, first.size, 4)]
+        outs = [*places, np.empty((), np.int64)]
+    out = [np.empty(first.shape, np.int64)] if opcode in ("CheckSize", "PlacesWithin") else outs
+    attributes = {**_BOUND, "padding": 0, "axis": 0, "sorted": 1}
     with pytest.raises(IndexError) as told:
         numpy_results(opcode, inputs, out, attributes)
     with pytest.raises(NativeFailure) as found:

@@ -288,6 +288,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "NonMaxSuppression",
         "NonZero",
         "PlacesWithin",
+        "Unique",
     ),
     "softmax": (
         "LogSoftmax",

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import NativeBinding
+from popc_runtime.native.contiguous import packed, tensors
 from popc_runtime.native.forms import map_record
-from popc_runtime.native.record import MAX_RANK, Encoder, Record, tensor_words
+from popc_runtime.native.record import MAX_RANK, Encoder, Record
 
 __all__ = ["ENCODERS"]
 
@@ -55,13 +56,11 @@ def _dynamic_quantize(binding: NativeBinding, numbers: Mapping[str, int]) -> Rec
     """x, which decides about scale and zero point; all three are results."""
     del numbers
     x, y = binding.input(0), binding.output()
-    if not x.is_contiguous or not y.is_contiguous or x.size == 0 or x.ndim > MAX_RANK:
+    if not y.is_contiguous or x.size == 0 or x.ndim > MAX_RANK:
         return None
-    tensors = (x, y, binding.optional_output(1), binding.optional_output(2))
-    words = tuple(word for tensor in tensors for word in tensor_words(tensor))
-    return Record(
-        "DynamicQuantize_u8", words, tuple(tensor for tensor in tensors if tensor is not None)
-    )
+    x, before = packed(binding, 0)
+    operands = (x, y, binding.optional_output(1), binding.optional_output(2))
+    return Record("DynamicQuantize_u8", tensors(*operands), operands, before=before)
 
 
 def _requantize(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:

@@ -88,9 +88,32 @@ def _non_max_suppression(binding: NativeBinding, numbers: Mapping[str, int]) -> 
     )
 
 
+def _unique(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
+    """X, how many of it count? {axis, bound, sorted}: values, first places, inverse, counts."""
+    del numbers
+    x, used = binding.input(0), binding.optional(1)
+    outs = [binding.optional_output(index) for index in range(len(binding.outputs))]
+    outs += [None] * (5 - len(outs))
+    is_stored = binding.input_dtypes[0] is not x.dtype
+    if is_stored or x.size != x.shape[binding.integer("axis")] or x.size == 0:
+        return None  # slices of several elements
+    if x.dtype is DType.FLOAT16 or not all(out is None or out.is_contiguous for out in outs):
+        return None
+    x, before = packed(binding, 0)
+    sort = int(bool(binding.integer("sorted")))
+    return Record(
+        "Unique",
+        (*tensors(x, used, *outs), binding.integer("bound"), sort),
+        (x, used, *outs),
+        before=before,
+        explain=partial(fault_of, "sizes", "Unique", binding),
+    )
+
+
 ENCODERS: Final[dict[str, Encoder]] = {
     "CheckSize": _check_size,
     "NonMaxSuppression": _non_max_suppression,
     "NonZero": _non_zero,
     "PlacesWithin": _places_within,
+    "Unique": _unique,
 }
