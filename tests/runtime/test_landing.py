@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from popc_runtime.device import departure, landing
-from popc_runtime.device.landing import with_landings
+from popc_runtime.device.landing import Landings, with_landings
 from popc_runtime.format import (
     Block,
     CallBlock,
@@ -159,10 +159,12 @@ def _written(image: ProgramImage, block: Block) -> Iterator[int]:
 
 @pytest.mark.parametrize("part", range(6))
 def test_every_reader_sees_the_same_bytes(part: int) -> None:
-    landed = departed = 0
+    landed = departed = copied = 0
     for seed in range(200 * part, 200 * part + 200):
         image = _Programs(seed).image()
-        made, slots = with_landings(image)
+        made, landings = with_landings(image)
+        slots = landings.own
+        copied += len(landings.copied)
         landed += len(slots)
         assert all(made.slots[number].offset >= _BYTES for number in slots)
         apart = [number for number in _written(made, made.programs["main"]) if number >= 0]
@@ -178,6 +180,7 @@ def test_every_reader_sees_the_same_bytes(part: int) -> None:
             assert before.seen == after.seen, (seed, choices)
     assert landed > 40
     assert departed > 4
+    assert copied
 
 
 def _image(*items: Item, **slots: tuple[int, tuple[int, ...], tuple[int, ...] | None]) -> Any:
@@ -203,24 +206,24 @@ def test_joined_parts_take_the_place_of_an_input() -> None:
         whole=(0, (12,), None),
     )
     made, landed = with_landings(image)
-    assert len(landed) == 1
+    assert len(landed.own) == 1
     last = made.programs["main"][-1]
     assert isinstance(last, Instruction)
     assert last.inputs == (5,)
     items = image.programs["main"]
     missing = ProgramImage(image.slots, {"main": (*items[:4], items[5])}, _BYTES, 0, 0)
-    assert with_landings(missing) == (missing, frozenset())
+    assert with_landings(missing) == (missing, Landings())
 
 
 def test_called_programs_do_not_land_their_inputs() -> None:
     image = _image(_LOAD, Instruction("Neg", (0,), (1,)), x=(0, (8,), None), y=(8, (8,), None))
     programs = {"called": image.programs["main"], "main": (CallBlock("called"),)}
     called = ProgramImage(image.slots, programs, _BYTES, 0, 0)
-    assert with_landings(called) == (called, frozenset())
-    assert len(with_landings(image)[1]) == 1
+    assert with_landings(called) == (called, Landings())
+    assert len(with_landings(image)[1].own) == 1
 
 
 def test_small_inputs_are_copied() -> None:
     image = _image(_LOAD, Instruction("Neg", (0,), (1,)), x=(0, (8,), None), y=(8, (8,), None))
     with patch.object(landing, "LEAST", 9):
-        assert with_landings(image) == (image, frozenset())
+        assert with_landings(image) == (image, Landings())

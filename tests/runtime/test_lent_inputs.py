@@ -93,7 +93,35 @@ _MODELS: Final = {
     ),
     "a result": (
         "(float[40,40] x) => (float[40,40] y, float[40,40] z) { y = Identity(x) z = Neg(x) }",
-        "",
+        "x",
+    ),
+    "results alone": (
+        """(float[40,40] x) => (float[40,40] y, float[1600] z, float[40,40] t) <
+            int64[1] flat = {1600}
+        > {
+            y = Identity(x)
+            z = Reshape(x, flat)
+            t = Transpose(x)
+        }""",
+        "x",
+    ),
+    "parts": (
+        """(float[40,60] x) => (float[3,60] a, float[37,60] b, float[40,7] c, float[40,53] d) <
+            int64[2] rows = {3, 37}, int64[2] columns = {7, 53}
+        > {
+            a, b = Split <axis = 0> (x, rows)
+            c, d = Split <axis = 1> (x, columns)
+        }""",
+        "x",
+    ),
+    "a result of a branch": (
+        """(float[40,40] x, bool flag) => (float[40,40] y) {
+            y = If (flag) <
+                then_branch = t () => (float[40,40] r) { r = Identity(x) },
+                else_branch = e () => (float[40,40] n) { n = Neg(x) }
+            >
+        }""",
+        "x",
     ),
     "few elements": ("(float[4,4] x) => (float[4,4] y) { y = Neg(x) }", ""),
     "bytes": ("(uint8[5000] x) => (uint8[5000] y) { y = Max(x, x) }", "x"),
@@ -165,7 +193,9 @@ def test_runs_give_the_bits_of_runs_with_copies(name: str, tmp_path: Path) -> No
         ("bytes", "y"),
         ("a table", "y"),
         ("a cache", "all"),
-        ("a result", "z"),
+        ("a result", "y z"),
+        ("results alone", "y z t"),
+        ("parts", "a b c d"),
         ("a loop", ""),
         ("few elements", ""),
     ],
@@ -207,6 +237,18 @@ def test_results_may_go_where_inputs_are(tmp_path: Path) -> None:
     results = model.run({"x": x}, out={"y": x, "z": z})
     assert _bytes(results) == wanted
     assert results["y"] is x
+
+
+def test_parts_may_go_where_the_whole_is(tmp_path: Path) -> None:
+    model = _loaded(_MODELS["parts"][0], tmp_path)
+    x = _given(model)["x"]
+    wanted = _copied(model, {"x": x.copy()})
+    own = {spec.name: np.empty(spec.shape, np.float32) for spec in model.outputs}
+    for rows in (slice(0, 37), slice(3, 40)):
+        given = x.copy()
+        out = {**own, "b": given[rows]}
+        assert _direct(model)({"x": given}, out) is not None
+        assert _bytes(out) == wanted, "all is read before any is written"
 
 
 def test_errors_tell_what_kernels_have_read(tmp_path: Path) -> None:

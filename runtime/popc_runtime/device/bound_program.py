@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from popc_runtime.device.extents import Extents, extent_of
-from popc_runtime.device.landing import with_landings
+from popc_runtime.device.landing import Landings, with_landings
 from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import Ports
 from popc_runtime.errors import IncompatibleArchiveError
@@ -65,8 +65,8 @@ class BoundProgram:
             follows from constants is what it is.
         watch: Until when a run may go on, and whether it has written variables.
         is_loaded: Whether the load program has run, so that its results are final.
-        landed: The slots of inputs that nothing else is written to the memory of; there are none if
-            it was not said that inputs land (``lands``).
+        landings: The slots of inputs and results with memory of their own; there are none if it was
+            not said that inputs land (``lands``).
 
     Raises (constructor):
         IncompatibleArchiveError: the image needs instructions that this runtime lacks.
@@ -93,9 +93,9 @@ class BoundProgram:
             from popc_runtime.device.linking import write_out
 
             image = write_out(image)
-        self.landed: frozenset[int] = frozenset()
+        self.landings = Landings()
         if lands:
-            image, self.landed = with_landings(image)
+            image, self.landings = with_landings(image)
         self.image = image
         self.memory = Memory(image, constants)
         self.ports = ports

@@ -6,8 +6,8 @@ its memory, get slots in memory that only the transfer of the input writes to.  
 does with such memory is read the caller's in its place (`csrc/landings.h`).
 
 An input stays where it is if it is not plain that each reader sees the input and nothing else:
-where some of what is read has been overwritten, or may have been, or is returned as it is; where a
-loop or a branch both reads and writes to its memory, or calls a program that reads it.
+where some of what is read has been overwritten, or may have been; where a loop or a branch both
+reads and writes to its memory, returns it, or calls a program that reads it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,25 @@ from popc_runtime.format import (
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import Final
 
-__all__ = ["with_landings"]
+__all__ = ["Landings", "with_landings"]
 
 _LOAD_PROGRAM: Final = "weights_from_host"
 
 
-def with_landings(image: ProgramImage) -> tuple[ProgramImage, frozenset[int]]:
+@frozen
+class Landings:
+    """Slots with memory of their own.
+
+    Attributes:
+        own: Those that inputs are loaded to, or results stored from, and nothing else touches.
+        copied: Results that are inputs, or parts of them: what a run hands out is a copy.
+    """
+
+    own: frozenset[int] = frozenset()
+    copied: frozenset[int] = frozenset()
+
+
+def with_landings(image: ProgramImage) -> tuple[ProgramImage, Landings]:
     """``image`` with memory of their own for inputs and results, and their slots.
 
     No slot of it lies in a parameter.
@@ -56,9 +69,9 @@ def with_landings(image: ProgramImage) -> tuple[ProgramImage, frozenset[int]]:
         if name != _LOAD_PROGRAM and name not in called:
             programs[name] = departed(slots, _landed(slots, block))
     if not slots.landed:
-        return image, frozenset()
+        return image, Landings()
     made = replace(image, slots=tuple(slots.all), programs=programs, arena_bytes=slots.arena_bytes)
-    return made, frozenset(slots.landed)
+    return made, Landings(frozenset(slots.landed), frozenset(slots.copied))
 
 
 def _landed(slots: MovedSlots, block: Block) -> Block:
@@ -210,7 +223,7 @@ class _Walk:
     def _item(self, item: Item) -> Item:
         if not isinstance(item, Instruction):
             return self._block(item)
-        made = self._reader(item)
+        made = self._store(item) if item.opcode == "HostStore" else self._reader(item)
         for number in item.outputs:
             if self._contents.meeting(self._slots.extent(number)):
                 self._write(self._slots.all[number])
@@ -255,6 +268,13 @@ class _Walk:
             return item
         inputs = tuple(map(self._read, item.inputs))
         return item if inputs == item.inputs else replace(item, inputs=inputs)
+
+    def _store(self, item: Instruction) -> Instruction:
+        """A store of what may be part of an input: a copy of that is stored then."""
+        number = self._read(item.inputs[0])
+        if number != item.inputs[0]:
+            self._slots.copied.add(number)
+        return replace(item, inputs=(number,))
 
     def _read(self, number: int) -> int:
         low, high = self._slots.extent(number)

@@ -42,6 +42,7 @@ class MovedSlots:
     Attributes:
         all: All of them.
         landed: Those that inputs are loaded to, or results stored from, in memory of their own.
+        copied: Those that results are stored from though they are parts of inputs.
         arena_bytes: With that memory.
     """
 
@@ -49,6 +50,7 @@ class MovedSlots:
         self.image = image
         self.all = list(image.slots)
         self.landed: set[int] = set()
+        self.copied: set[int] = set()
         self.arena_bytes = image.arena_bytes
         self._numbers: dict[Slot, int] = {}
         self._extents: dict[int, tuple[int, int]] = {}

@@ -111,7 +111,7 @@ class NativeBinder(Binder):
 
     def walker(self, steps: Sequence[Step]) -> Callable[[], None]:
         """A native program of ``steps``."""
-        return _Walk(self._native_program(steps), self.program.watch)
+        return _Walk(self._native_program(_stores_last(steps)), self.program.watch)
 
     def direct(
         self, walk: Callable[[], None], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
@@ -193,19 +193,21 @@ class NativeBinder(Binder):
     def _transfer(self, item: Instruction) -> list[Step]:
         """A port's call, on contiguous memory, and a move from or to memory that is not."""
         stream, loads = str(item.attributes["stream"]), item.opcode == "HostLoad"
-        view = self.program.memory.view(item.outputs[0] if loads else item.inputs[0])
+        slot = item.outputs[0] if loads else item.inputs[0]
+        view = self.program.memory.view(slot)
         if not view.is_contiguous and view.ndim > MAX_RANK:
             return [self._called(step) for step in self._numpy.instruction(item)]
         own = not self._loops  # memory that a direct run may have elsewhere
-        near = self._near(view, own=own)
+        landings = self.program.landings
+        copied = own and not loads and slot in landings.copied
+        near = empty(view.shape, view.dtype) if copied else self._near(view, own=own)
         if loads:
             call = partial(self.program.ports.inputs[stream].load, near.memory())
         else:
             call = partial(self.program.ports.outputs[stream].store, near.memory())
         step = Step(call, item.name, item.opcode)
         guarded = _Guarded((step, self._loops))
-        slot = item.outputs[0] if loads else item.inputs[0]
-        lands = own and (near is not view or slot in self.program.landed)
+        lands = own and (near is not view or slot in landings.own)
         moved = Transfer(stream, loads, near.memory(), guarded, near.itemsize if lands else 0)
         steps: list[Step] = [_NativeStep(*_of(step), moved)]
         if near is not view:
@@ -277,6 +279,17 @@ class NativeBinder(Binder):
 
     def _items(self, block: Block) -> list[Item]:
         return [step.item for step in self.block(block) if isinstance(step, _NativeStep)]
+
+
+def _stores_last(steps: Sequence[Step]) -> list[Step]:
+    """The same with the copies of what is stored at the end before the first store of it.
+
+    They write to memory of their own.  What the caller's arrays hold is read before any is written.
+    """
+    start = len(steps)
+    while start and steps[start - 1].opcode == "HostStore":
+        start -= 1
+    return [*steps[:start], *sorted(steps[start:], key=lambda step: not is_native(step))]
 
 
 def is_native(step: Step) -> bool:

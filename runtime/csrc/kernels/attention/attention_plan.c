@@ -87,5 +87,6 @@ void *ISA(prepare_attention)(Params *params, Needs *needs) {
     needs->own = lay_out(state) * (int64_t)sizeof(float);
     Heads *read[] = {&state->q, &state->k, &state->v, &state->mask};
     for (int i = 0; i < 4; i++) reads_anywhere(needs, &read[i]->data);
+    writes_anywhere(needs, &state->out.data);
     return state;
 }

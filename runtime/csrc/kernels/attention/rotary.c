@@ -44,6 +44,7 @@ static void *prepare(Params *params, Needs *needs) {
     reads_anywhere(needs, &state->cosine.data);
     reads_anywhere(needs, &state->sine.data);
     state->y = (float *)y.data;
+    writes_anywhere(needs, &state->y);
     state->length = x.dims[last];
     state->rows = element_count(&x) / state->length;
     state->pairs = state->cosine.dims[last];

@@ -80,9 +80,10 @@ static bool plan(State *state, Params *params, Needs *needs) {
     state->channels = conv->groups * conv->in;
     needs->shared = plan_copies(state) * unit;
     // What is copied is no longer read where the convolution has it.
-    void *x = &conv->x, *residual = &conv->epilogue.residual;
+    void *x = &conv->x, *y = &conv->y, *residual = &conv->epilogue.residual;
     reads_anywhere(needs, state->x.data ? &state->x.data : x);
     reads_anywhere(needs, state->residual.data ? &state->residual.data : residual);
+    writes_anywhere(needs, state->y.data ? &state->y.data : y);
     state->source = source_of(conv);
     state->unit = ceil_div(CHUNK_WORK, conv->window * state->channels * PIXELS * BATCH);
     state->outside = malloc((size_t)(state->channels * unit));

@@ -44,9 +44,10 @@ bool ISA(read_strided_conv)(Conv *conv, Params *params);
 bool ISA(read_conv)(Conv *conv, Params *params);
 
 // The images may lie elsewhere in each run.
-static inline void reads_images(Needs *needs, Conv *conv) {
+static inline void images_lie_anywhere(Needs *needs, Conv *conv) {
     reads_anywhere(needs, &conv->x);
     reads_anywhere(needs, &conv->epilogue.residual);
+    writes_anywhere(needs, &conv->y);
 }
 
 // Where tap number `tap` of the window begins to read in a plane.

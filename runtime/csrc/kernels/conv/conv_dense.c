@@ -114,7 +114,7 @@ static void *prepare(Params *params, Needs *needs) {
     needs->shared = (state->input_floats + weights + windows) * (int64_t)sizeof(float);
     needs->own = state->early ? 0
                               : (PIXEL_PANELS * depth + 2) * TILE_COLUMNS * (int64_t)sizeof(float);
-    reads_images(needs, conv);
+    images_lie_anywhere(needs, conv);
     return state;
 }
 

@@ -50,7 +50,7 @@ static void *prepare(Params *params, Needs *needs) {
     state->unit = ceil_div(1 << 17, conv->pixels * conv->window);
     const int64_t copied = conv->taps[2] * state->copies.floats + LANES;
     needs->own = (state->is_short ? copied : sweep_floats(conv)) * (int64_t)sizeof(float);
-    reads_images(needs, conv);
+    images_lie_anywhere(needs, conv);
     return state;
 }
 

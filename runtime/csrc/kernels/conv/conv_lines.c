@@ -91,7 +91,7 @@ static void *prepare(Params *params, Needs *needs) {
     const int64_t size = sizeof(float);
     needs->shared = conv->constant ? 0 : state->packed_group * conv->groups * size;
     needs->own = (input_floats(state) + conv->out * TILE_COLUMNS) * size;
-    reads_images(needs, conv);
+    images_lie_anywhere(needs, conv);
     return state;
 }
 

@@ -43,6 +43,7 @@ static void *prepare(Params *params, Needs *needs) {
     needs->shared = (weight_floats(state) + early) * size;
     needs->own = (sum_floats(state) + (state->early ? 0 : copied)) * size;
     reads_anywhere(needs, &state->input);
+    writes_anywhere(needs, &state->conv.x);
     return state;
 }
 

@@ -204,6 +204,7 @@ static void *prepare(Params *params, Needs *needs) {
     needs->own = (product_floats(state) + (state->early ? 0 : element_floats(state))) * size;
     reads_anywhere(needs, &state->x.data);
     reads_anywhere(needs, &state->residual.data);
+    writes_anywhere(needs, &state->y.data);
     return state;
 }
 

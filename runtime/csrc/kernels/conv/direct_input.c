@@ -83,7 +83,7 @@ static void find_taps(const Conv *conv, Input *input) {
 }
 
 bool ISA(plan_input)(Conv *conv, Input *input, Needs *needs) {
-    reads_images(needs, conv);
+    images_lie_anywhere(needs, conv);
     const bool aside = conv->x_channel == 1 || conv->groups * conv->in == 1;
     const bool joins = conv->groups == 1 && conv->dilation[2] == 1;
     input->copied = !aside || (joins && conv->in < FEW_CHANNELS && conv->taps[2] > 1);

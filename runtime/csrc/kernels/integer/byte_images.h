@@ -32,6 +32,13 @@ typedef struct {
 // `read_panels` reads.
 bool ISA(read_byte_conv)(ByteConv *conv, Params *params);
 
+// The images may lie elsewhere in each run.
+static inline void byte_images_lie_anywhere(Needs *needs, ByteConv *conv) {
+    reads_anywhere(needs, &conv->x);
+    reads_anywhere(needs, &conv->residual.data);
+    writes_anywhere(needs, &conv->out.data);
+}
+
 // Plans the copy, if the channels of the input do not lie side by side: from then on, strides, sizes
 // and pads are its own, and those of the input stand beside them.
 void ISA(plan_byte_copy)(ByteConv *conv);

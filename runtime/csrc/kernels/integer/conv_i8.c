@@ -85,7 +85,7 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
-    reads_anywhere(needs, &state->conv.x);
+    byte_images_lie_anywhere(needs, &state->conv);
     if (state->conv.panels.in_words) {
         if (ISA(plan_words)(&state->words, &state->conv, needs)) return state;
         release(state);

@@ -65,7 +65,7 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
-    reads_anywhere(needs, &conv->x);
+    byte_images_lie_anywhere(needs, conv);
     if (conv->panels.in_words) {
         if (ISA(plan_words)(&state->words, conv, needs)) return state;
         release(state);

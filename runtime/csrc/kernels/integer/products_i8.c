@@ -130,6 +130,7 @@ static void *prepare(Params *params, Needs *needs) {
     }
     reads_anywhere(needs, &state->left.data);
     reads_anywhere(needs, &state->residual);
+    writes_anywhere(needs, &state->out);
     const BytePanels *panels = &state->panels;
     state->in_words = panels->in_words && (state->m >= WORDS_FROM || panels->form == WORDS);
     state->chunk_rows = state->in_words ? WORD_BLOCK : CHUNK_ROWS;

@@ -20,7 +20,6 @@ typedef struct {
 } Reversal;
 
 static void *prepare_reversal(Params *params, Needs *needs) {
-    (void)needs;
     const Tensor from = next_tensor(params), lengths = next_tensor(params);
     const Tensor to = next_tensor(params);
     const int batch_axis = (int)next_int(params);
@@ -34,6 +33,8 @@ static void *prepare_reversal(Params *params, Needs *needs) {
     }
     state->from = from.data;
     state->to = to.data;
+    reads_anywhere(needs, &state->from);
+    writes_anywhere(needs, &state->to);
     state->lengths = lengths;
     state->batch = from.dims[batch_axis];
     state->steps = from.dims[1 - batch_axis];

@@ -23,7 +23,6 @@ static int64_t ceil_part(int64_t count, int64_t first, int64_t step) {
 }
 
 static void *prepare(Params *params, Needs *needs) {
-    (void)needs;
     Weave *weave = calloc(1, sizeof(Weave));
     if (!weave) return NULL;
     const Tensor out = next_tensor(params);
@@ -33,6 +32,7 @@ static void *prepare(Params *params, Needs *needs) {
     bool fits = out.rank >= 2 && holds(&out, F32, element_count(&out)) && weave->down > 0 &&
                 weave->across > 0 && count > 0 && count <= MOST_PHASES && element_count(&out) > 0;
     weave->out = (float *)out.data;
+    writes_anywhere(needs, &weave->out);
     weave->rows = fits ? out.dims[out.rank - 2] : 0;
     weave->columns = fits ? out.dims[out.rank - 1] : 0;
     weave->planes = fits ? element_count(&out) / (weave->rows * weave->columns) : 0;

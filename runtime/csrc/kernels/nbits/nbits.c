@@ -171,6 +171,8 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     choose_groups(state);
+    reads_anywhere(needs, &state->left);
+    writes_anywhere(needs, &state->out);
     const PackedBits *bits = &state->bits;
     if (is_of_bytes(state)) {
         needs->own = ISA(rounding_bytes)(bits);

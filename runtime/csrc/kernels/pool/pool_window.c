@@ -44,7 +44,7 @@ static void *prepare(Params *params, Needs *needs) {
         pool->offsets[tap] = ISA(tap_offset)(conv, tap);
     pool->unit = ceil_div(1 << 17, conv->pixels * conv->window);
     needs->own = sweep_floats(conv) * (int64_t)sizeof(float);
-    reads_images(needs, conv);
+    images_lie_anywhere(needs, conv);
     reads_anywhere(needs, &conv->w);  // which only says how large a window is
     return pool;
 }

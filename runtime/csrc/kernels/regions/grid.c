@@ -67,6 +67,8 @@ static void *prepare(Params *params, Needs *needs) {
     state->x = (const float *)x.data;
     state->grid = (const float *)grid.data;
     state->out = (float *)out.data;
+    reads_anywhere(needs, &state->x);
+    writes_anywhere(needs, &state->out);
     state->images = x.dims[0];
     state->channels = x.dims[1];
     state->plane = 1;

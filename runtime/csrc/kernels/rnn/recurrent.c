@@ -170,6 +170,8 @@ static void *prepare_of(Params *params, Needs *needs, DType type) {
         return NULL;
     }
     reads_anywhere(needs, &state->x);
+    float **written[] = {&state->y, &state->last_h, &state->last_c};
+    for (int i = 0; i < 3; i++) writes_anywhere(needs, written[i]);
     for (int64_t parts = 1; parts <= ISA(most_parts)(state); parts++) {
         const State part = ISA(part_of)(state, parts, 0);
         int64_t places[PARTS + 1];

@@ -67,6 +67,8 @@ static void *prepare(Params *params, Needs *needs) {
     if (!state) return NULL;
     state->x = x;
     state->y = y;
+    reads_anywhere(needs, &state->x.data);
+    writes_anywhere(needs, &state->y.data);
     state->window = (const float *)window.data;
     state->axis = axis;
     state->length = length;

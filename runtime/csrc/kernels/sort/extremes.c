@@ -128,7 +128,6 @@ static FindFn finding(DType dtype) {
 
 // x, places {outer, length, inner, largest, backwards}
 static void *prepare(Params *params, Needs *needs) {
-    (void)needs;
     const Tensor x = next_tensor(params), places = next_tensor(params);
     Extremes *state = calloc(1, sizeof(Extremes));
     if (!state) return NULL;
@@ -149,6 +148,8 @@ static void *prepare(Params *params, Needs *needs) {
         free(state);
         return NULL;
     }
+    reads_anywhere(needs, &state->x);
+    writes_anywhere(needs, &state->places);
     state->blocks = ceil_div(state->inner, LINES);
     const int64_t work = state->length * lesser(state->inner, LINES);
     state->unit = work > 0 ? ceil_div(EXTREME_WORK, work) : 1;
