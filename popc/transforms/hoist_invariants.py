@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS
 from popc.ops.control import callee_of
+from popc.ops.float8 import DEVICE_FLOATS8
+from popc.target import find_target
 from popc.transforms.base import Pass
+from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["HoistInvariants"]
@@ -26,10 +29,17 @@ class HoistInvariants(Pass):
         %w = Cast(@w8)
         %y = Loop(-, -, %s, %w) body = graph (%i, %c, %s, %w) { %t = MatMul(%s, %w) ... }
 
-    At the top level such ops run once, when the archive is loaded.
+    At the top level such ops run once, when the archive is loaded.  Where a chip multiplies floats
+    of eight bits, they stay beside the product, which takes them as they are stored.
     """
 
     name: ClassVar[str] = "hoist_invariants"
+    keeps_float8: bool = False
+
+    @classmethod
+    def of(cls, context: PassContext) -> Self:
+        """The pass that ``context`` asks for."""
+        return cls(find_target(context.options.target).conv.fp8_in_fp16_out_units > 0)
 
     def run(self, graph: Graph) -> int:
         """Hoist level by level, innermost first; the number of ops moved."""
@@ -37,15 +47,17 @@ class HoistInvariants(Pass):
         for outer in reversed(list(graph.walk())):
             for op in outer.ops:
                 if callee_of(op) is None:  # others may call it too
-                    changes += _hoist_from(outer, op)
+                    changes += _hoist_from(outer, op, keeps_float8=self.keeps_float8)
         return changes
 
 
-def _hoist_from(outer: Graph, owner: Op) -> int:
+def _hoist_from(outer: Graph, owner: Op, *, keeps_float8: bool) -> int:
     changes = 0
     for body in owner.subgraphs.values():
         twins: dict[Tensor, Tensor] = {}  # value in ``body`` -> the same value in ``outer``
         order = body.topological()
+        if keeps_float8:
+            order = [op for op in order if not _widens_float8(op)]
         moved = dict.fromkeys(op for op in order if _try_to_copy(outer, op, twins))
         for op in moved:
             for tensor in op.outputs:
@@ -55,6 +67,10 @@ def _hoist_from(outer: Graph, owner: Op) -> int:
             body.remove_op(op)
         changes += len(moved)
     return changes
+
+
+def _widens_float8(op: Op) -> bool:
+    return op.op_type == "CastThenPow2Scale" and op.operand(0).type.dtype in DEVICE_FLOATS8
 
 
 def _try_to_copy(outer: Graph, op: Op, twins: dict[Tensor, Tensor]) -> bool:

@@ -195,6 +195,8 @@ def test_more_work_takes_longer() -> None:
         (movement.copy_cycles((10_000, 8)), 587 + 4_404),
         (movement.copy_cycles((10_000, 4)), 587 + 31_250),
         (movement.copy_cycles((10_000, 2)), 587 + 51_484),
+        (movement.copy_cycles((5_832, 1)), 587 + 51_747),  # 52,333 in a recorded profile
+        (movement.smallest_piece(729), 1),
         (movement.smallest_piece(768), 8),
         (movement.smallest_piece(2 * 198), 4),
         (movement.smallest_piece(2 * 197), 2),

@@ -71,6 +71,43 @@ def test_products_take_eight_bits(number: int) -> None:
     assert bytes_[0] == pytest.approx(bytes_[1] / 2, rel=0.01)
 
 
+def _scaled_product(op_type: str, exponent: int) -> onnx.ModelProto:
+    """PopART's product of x, converted, by weights that are stored in eight bits."""
+    node, value = helper.make_node, helper.make_tensor_value_info
+    tail = [1, 1] if op_type == "Conv" else []
+    shapes = ([_ROWS, _DEPTH, *tail], [_ROWS, _COLUMNS, *tail])
+    weights = np.ones([_COLUMNS, _DEPTH, *tail] if tail else [_DEPTH, _COLUMNS])
+    graph = helper.make_graph(
+        [
+            node("Pow2ScaleThenCast", ["x"], ["x8"], domain="ai.graphcore", to="FLOAT8_143"),
+            node(op_type, ["x8", "w", "e"], ["sums"]),
+            node("Relu", ["sums"], ["y"]),
+        ],
+        "g",
+        [value("x", TensorProto.FLOAT16, shapes[0])],
+        [value("y", TensorProto.FLOAT16, shapes[1])],
+        [
+            numpy_helper.from_array(weights.astype(ml_dtypes.float8_e4m3fnuz), "w"),
+            numpy_helper.from_array(np.array(exponent, np.int32), "e"),
+        ],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.graphcore", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.parametrize("op_type", ["MatMul", "Conv"])
+@pytest.mark.parametrize("exponent", [0, 3, -14])
+@pytest.mark.parametrize("batches", [1, 4])
+def test_products_of_a_loop_take_eight_bits(op_type: str, exponent: int, batches: int) -> None:
+    """Weights stay beside their product, which gives halves: nothing is converted."""
+    options = {"target": "c600", "partials_type_matmuls": "half", "batches_per_step": batches}
+    report = popc.estimate(_scaled_product(op_type, exponent), options=options)
+    assert _cycles(report, "CastThenPow2Scale") == _cycles(report, "Cast") == 0
+    once = _convolving(_estimate(TensorProto.FLOAT8E4M3FNUZ))
+    assert _convolving(report) == pytest.approx(once, rel=0.05)  # of one iteration
+    assert report.memory[0].average.variables < 1.1 * _DEPTH * _COLUMNS / 1472
+
+
 @pytest.mark.parametrize(
     ("number", "target", "scale"),
     [

@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 import popc
 import popc_runtime
+from popc.frontend.rules.float8 import EXACT_HALVES
 from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
@@ -180,7 +181,7 @@ def test_quantising(number: int, scale: Array, attributes: dict[str, Any], tmp_p
 
 @pytest.mark.parametrize("number", [_T.FLOAT8E4M3FNUZ, _T.FLOAT8E5M2FNUZ])
 @pytest.mark.parametrize("op_type", ["MatMul", "Conv"])
-@pytest.mark.parametrize("exponent", [None, -4])
+@pytest.mark.parametrize("exponent", [None, 0, -4, 7, -31])
 def test_products(number: int, op_type: str, exponent: int | None, tmp_path: Path) -> None:
     """PopART's: both operands of eight bits, float16 of a sum that is scaled."""
     rng = np.random.default_rng(3)
@@ -205,6 +206,21 @@ def test_products(number: int, op_type: str, exponent: int | None, tmp_path: Pat
         found = program.run({"x": fed})["y"]
         # sums of eight exact products in float32, then one rounding
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@_FORMATS
+def test_exponents_with_which_every_number_is_a_half(number: int) -> None:
+    """Products are in half precision with these, and one beyond would lose a number."""
+    codes = _ALL.view(_NUMPY[number]).astype(np.float64)
+
+    def is_exact(exponent: int) -> bool:
+        scaled = codes * 2.0**exponent
+        with np.errstate(over="ignore"):
+            return np.array_equal(scaled.astype(np.float16).astype(np.float64), scaled, True)  # noqa: FBT003
+
+    assert [exponent for exponent in range(-32, 32) if is_exact(exponent)] == list(
+        EXACT_HALVES[_dtype(number)]
+    )
 
 
 def test_what_computes_refuses_them() -> None:

@@ -11,9 +11,16 @@ from popc.ir import AttributeMap, Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
-__all__ = ["check_exponent", "exponent_of", "has_float8", "scaled_product"]
+__all__ = ["EXACT_HALVES", "check_exponent", "exponent_of", "has_float8", "scaled_product"]
 
 _EXPONENTS: Final = range(-32, 32)  # that an IPU multiplies while it converts
+# Exponents with which the largest number stays below 2^16 and the smallest one above 2^-25.
+EXACT_HALVES: Final = {
+    DType.FLOAT8E4M3FN: range(-15, 8),
+    DType.FLOAT8E4M3FNUZ: range(-14, 9),
+    DType.FLOAT8E5M2: range(-8, 1),
+    DType.FLOAT8E5M2FNUZ: range(-7, 1),
+}
 
 
 def exponent_of(node: Node, index: int) -> int | None:
@@ -54,11 +61,17 @@ def scaled_product(node: Node, op_type: str, attributes: AttributeMap) -> Tensor
             "both of them; cast the other one, or cast both to float16"
         )
     exponent = node.optional(2)
-    if exponent is None:
-        halves = [converted(node, node.input(index), DType.FLOAT16) for index in range(2)]
-        return node.emit(op_type, halves, {**attributes})
-    check_exponent(node, 2)
-    to = {"to": DType.FLOAT32.value}  # a half would overflow before it is scaled
+    if exponent is not None:
+        check_exponent(node, 2)
+    exact = exponent is None or _is_exact_half(node, types[1])
+    # Else a half would overflow, or lose digits, before it is scaled.
+    to = {"to": (DType.FLOAT16 if exact else DType.FLOAT32).value}
     first = node.emit("CastThenPow2Scale", [node.input(0)], {**to})
     second = node.emit("CastThenPow2Scale", [node.input(1), exponent], {**to})
     return converted(node, node.emit(op_type, [first, second], {**attributes}), DType.FLOAT16)
+
+
+def _is_exact_half(node: Node, dtype: DType) -> bool:
+    """True if every number of ``dtype``, times the known power of two, is a half."""
+    value = node.known(2)
+    return value is not None and value.size == 1 and value.item() in EXACT_HALVES[dtype]
