@@ -27,6 +27,7 @@ from typing import Any, Final
 import onnx
 
 from benchmarks.causes import cause_rows
+from benchmarks.eight_bits import in_eight_bits
 from popc.compiler import plan_program
 from popc.cost import CostReport, OpCost
 from popc.reporting.estimation import costs_of
@@ -87,6 +88,8 @@ class Prediction:
 
 @lru_cache(maxsize=1)  # batches of one network follow each other
 def _model(network: str, type_: str) -> onnx.ModelProto:
+    if type_ == "float8":
+        return in_eight_bits(_model(network, "float16"))
     return (NETWORKS | TRAINED_NETWORKS)[network](type_)
 
 
