@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.errors import CorruptArchiveError
-from popc_runtime.format import Compression, workers
+from popc_runtime.format import Array, Compression, compress, workers
 from popc_runtime.format.codec import (
     CHUNK_BYTES,
     ITEMSIZES,
@@ -55,6 +55,34 @@ def test_repetition_is_found_as_well() -> None:
     rows = np.random.default_rng(0).normal(size=2048).astype("<f4")
     raw = np.tile(rows, 16).view(np.uint8)
     assert sum(map(len, encode_chunk(raw, 4, Compression.DEFAULT))) < 1.1 * rows.nbytes
+
+
+def test_matches_are_searched_only_where_a_trial_finds_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Counted:
+        """A compressor that notes its level."""
+
+        def __init__(self, level: int, nbytes: int) -> None:
+            self.level, self.inner = level, inner(level, nbytes)
+
+        def compress(self, data: memoryview) -> bytes:
+            levels.append(self.level)
+            return self.inner.compress(data)
+
+    def tried(values: Array, compression: Compression) -> list[int]:
+        levels.clear()
+        encode_chunk(values.view(np.uint8), 4, compression)
+        return sorted(levels)
+
+    levels: list[int] = []
+    inner = compress._of_level
+    monkeypatch.setattr(compress, "_of_level", Counted)
+    noise = np.random.default_rng(0).normal(size=CHUNK_BYTES // 4).astype("<f4")
+    again = np.tile(noise[: 1 << 14], 16)
+    assert tried(noise, Compression.DEFAULT) == [3] * 4
+    assert tried(again, Compression.DEFAULT) == [3] * 4 + [15] * 4
+    assert tried(noise, Compression.MAX) == [19] * 4
 
 
 @settings(deadline=None)

