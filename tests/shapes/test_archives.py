@@ -81,6 +81,25 @@ def test_weights_are_stored_once_and_the_arena_is_the_largest() -> None:
     assert len(several.manifest.variants) == 4
 
 
+def test_weights_that_differ_in_a_single_element_are_told_apart() -> None:
+    """Wherever it is; the first and the last are equal and stored once."""
+    size = 3000
+    model = parser.parse_model(
+        f"{_HEADER} g (float[{size}] x) => (float[{size}] y) {{"
+        "  a = Mul (x, w0)  b = Add (a, w1)  c = Mul (b, w2)  y = Add (c, w3) }"
+    )
+    weights = np.tile(np.random.default_rng(0).standard_normal(size).astype(np.float32), (4, 1))
+    weights[1, 1234] += 1
+    weights[2, 777] += 1
+    for i, array in enumerate(weights):
+        model.graph.initializer.append(numpy_helper.from_array(array, f"w{i}"))
+    archive = popc.compile(model)
+    assert 3 * weights[0].nbytes <= archive.manifest.memory["constant_bytes"] < weights.nbytes
+    x = np.ones(size, np.float32)
+    a, b, c, d = weights
+    np.testing.assert_allclose(archive.load().run(x=x)["y"], (x * a + b) * c + d, rtol=1e-5)
+
+
 def test_the_first_of_several_is_main_and_one_alone_is_as_before() -> None:
     model = affine("N", 3)
     alone = popc.compile(model, dims={"N": 2})
