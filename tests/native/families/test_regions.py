@@ -60,6 +60,44 @@ def test_many_small_images(library: Library, mode: str) -> None:
     _check(library, "GridSample", [_numbers(300, 1, 8, 7), grid], (300, 1, 5, 13), attributes)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_grids_of_halves(library: Library, mode: str) -> None:
+    """Rounded once, as numpy does."""
+    attributes = {"mode": mode, "padding_mode": "zeros", "align_corners": 0}
+    x, grid = (_numbers(*shape).astype(np.float16) for shape in ((2, 3, 7, 5), (2, 4, 6, 2)))
+    out = np.empty((2, 3, 4, 6), np.float16)
+    (expected,) = numpy_results("GridSample", [x, grid], [out], attributes)
+    found = native_results(library, "GridSample", [x, grid], [out], attributes)
+    assert found is not None
+    np.testing.assert_allclose(found[0], expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8])
+def test_nearest_elements_of_pixels(library: Library, dtype: type[np.generic]) -> None:
+    """Channels of a pixel side by side, before and behind; elements only move."""
+    x = (9 * _numbers(2, 4, 5, 3)).astype(dtype).transpose(0, 3, 1, 2)
+    out = np.empty((2, 8, 10, 3), dtype).transpose(0, 3, 1, 2)
+    attributes = {
+        "mode": "nearest",
+        "nearest_mode": "floor",
+        "coordinate_transformation_mode": "asymmetric",
+        "scales": (1.0, 1.0, 2.0, 2.0),
+    }
+    found = native_results(library, "Resize", [x], [out], attributes)
+    assert found is not None
+    np.testing.assert_array_equal(found[0], x.repeat(2, axis=2).repeat(2, axis=3))
+
+
+def test_maxima_of_halves(library: Library) -> None:
+    regions = np.array([[0, 1, 2, 9, 7], [1, 0, 0, 3, 3], [0, 5, 5, 5, 5]], np.float16)
+    x, out = _numbers(2, 3, 8, 8).astype(np.float16), np.empty((3, 3, 2, 2), np.float16)
+    attributes = {"spatial_scale": 1.0}
+    (expected,) = numpy_results("MaxRoiPool", [x, regions], [out], attributes)
+    found = native_results(library, "MaxRoiPool", [x, regions], [out], attributes)
+    assert found is not None
+    np.testing.assert_array_equal(found[0], expected)
+
+
 @pytest.mark.parametrize("transformation", ["half_pixel", "output_half_pixel"])
 @pytest.mark.parametrize("ratio", [0, 1, 3])
 @pytest.mark.parametrize("mode", ["avg", "max"])

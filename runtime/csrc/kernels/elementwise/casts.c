@@ -84,6 +84,8 @@ UNARY_LOOP(i8_i64, int8_t, int64_t, x)
 UNARY_LOOP(u8_i64, uint8_t, int64_t, x)
 UNARY_LOOP(i16_i64, int16_t, int64_t, x)
 UNARY_LOOP(u16_i64, uint16_t, int64_t, x)
+UNARY_LOOP(i16_f32, int16_t, float, x)
+UNARY_LOOP(u16_f32, uint16_t, float, x)
 UNARY_LOOP(i32_i64, int32_t, int64_t, x)
 UNARY_LOOP(i32_f32, int32_t, float, (float)x)
 UNARY_LOOP(i32_f64, int32_t, double, x)
@@ -146,8 +148,8 @@ MapLoop ISA(conversion_loop)(DType from, DType to) {
         [BF16] = {[F32] = bf16_f32},
         [I8] = {[I64] = i8_i64, [F32] = i8_f32, [F64] = i8_f64},
         [U8] = {[I64] = u8_i64, [F32] = u8_f32, [F64] = u8_f64},
-        [I16] = {[I64] = i16_i64},
-        [U16] = {[I64] = u16_i64},
+        [I16] = {[I64] = i16_i64, [F32] = i16_f32},
+        [U16] = {[I64] = u16_i64, [F32] = u16_f32},
         [I32] = {[I64] = i32_i64, [F32] = i32_f32, [F64] = i32_f64},
         [U32] = {[I64] = u32_i64},
         [BOOL] = {[I64] = b8_i64, [F32] = b8_f32, [F64] = b8_f64},

@@ -78,6 +78,8 @@ INLINE void binary_loop(
         float: F32,    \
         double: F64,   \
         uint8_t: BOOL, \
+        int16_t: I16,  \
+        uint16_t: I16, \
         int8_t: I8,    \
         int32_t: I32,  \
         uint32_t: I32, \

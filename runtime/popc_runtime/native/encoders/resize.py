@@ -16,7 +16,7 @@ from popc_runtime.kernels.parts.resize_axes import (
     resized_axes,
 )
 from popc_runtime.native.binding import NativeBinding
-from popc_runtime.native.contiguous import is_plain, packed, tensors
+from popc_runtime.native.contiguous import has_few_dimensions, packed, tensors
 from popc_runtime.native.record import Encoder, Record, is_float32
 from popc_runtime.native.views import View, view_of_numbers
 
@@ -27,7 +27,7 @@ def _resize(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None
     del numbers
     binding = in_memory_order(binding)
     x, out = binding.input(0), binding.output()
-    if not is_plain(binding) or out.size == 0:
+    if not has_few_dimensions(binding) or out.size == 0:
         return None
     axes = resized_axes(binding, x.shape, out.shape)
     transformation = binding.text("coordinate_transformation_mode")
