@@ -1,7 +1,7 @@
 from array import array
 from collections.abc import Callable
 
-def shift_blocks(
+def move_blocks(
     columns: tuple[array[int], ...],
     order: array[int],
     shuffled: array[int],
@@ -9,6 +9,7 @@ def shift_blocks(
     moves: int,
     keeps_peak: bool,
     window: int,
+    idle: int,
     work: int,
     is_late: Callable[[], bool],
     /,

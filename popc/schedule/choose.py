@@ -30,6 +30,7 @@ __all__ = ["Candidate", "Chooser", "ChosenOrder"]
 _SPEED: Final = 70
 _WORK_PER_NODE: Final = 30_000
 _FINALISTS: Final = 2  # candidates that local search takes a second, longer look at
+_IDLE: Final = 12  # the last look leaves a window after such a part of its work without a move
 
 
 class Candidate(NamedTuple):
@@ -216,7 +217,13 @@ class Chooser:
         work = 0 if best.is_settled else work
         effort, moves = Effort(work, self._is_late), self._options.swap_limit_scheduler
         shifted = descend(
-            problem, best.order, effort, moves=moves, keeps_peak=True, looked=best.looked
+            problem,
+            best.order,
+            effort,
+            moves=moves,
+            keeps_peak=True,
+            looked=best.looked,
+            idle=work // _IDLE,
         )
         return ChosenOrder(
             tuple(problem.expand(shifted.order)),

@@ -30,8 +30,8 @@ __all__ = [
 MOST: Final = 1 << 60  # sums in C stay below it
 _FUNCTIONS: Final = frozenset(
     (
-        *("add_certain_bytes", "find_least_bytes", "measure_steps", "merge_nodes", "order_nodes"),
-        *("reduce_links", "search_exactly", "shift_blocks"),
+        *("add_certain_bytes", "find_least_bytes", "measure_steps", "merge_nodes", "move_blocks"),
+        *("order_nodes", "reduce_links", "search_exactly"),
     )
 )
 

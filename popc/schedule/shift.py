@@ -37,11 +37,13 @@ class ShiftLimits(NamedTuple):
         moves: The most moves that are made.
         keeps_peak: Whether no step of a move may be higher than the peak of the order given.
         window: The most places by which a move shifts a block, and the most nodes that it has.
+        idle: The most work that is done without a move.
     """
 
     moves: int = 1 << 40
     keeps_peak: bool = True
     window: int = 1 << 40
+    idle: int = 1 << 40
 
 
 class Shifted(NamedTuple):
@@ -70,28 +72,30 @@ def descend(
     keeps_peak: bool,
     is_first_look: bool = False,
     looked: int = 0,
+    idle: int = 1 << 40,
 ) -> Shifted:
     """Improve ``order`` in windows of growing size; the peak may rise if it is not to be kept.
 
     A first look leaves the wider windows out; a later one goes on where one has ended that has
     ``looked`` in so many: wider ones have the moves of the narrower, and cost less for each gain.
+    A window is left when as much work as ``idle`` has found no move.
     """
     found = Shifted(tuple(order), 0, 0, looked=looked)
     for window in _WINDOWS[:1] if is_first_look else _WINDOWS[min(looked, len(_WINDOWS) - 1) :]:
-        limits = ShiftLimits(moves - found.moves, keeps_peak, window)
+        limits = ShiftLimits(moves - found.moves, keeps_peak, window, idle)
         if limits.moves <= 0 or effort.is_spent(found.work):
             return found._replace(is_settled=False)
         left = effort.part(1, found.work)
         shifted = shift_blocks(problem, found.order, left, limits)
         moved, worked = found.moves + shifted.moves, found.work + shifted.work
-        is_settled = window == _WINDOWS[-1] or window >= len(order)
-        is_over = moved >= moves or effort.is_spent(worked)
-        done = looked if is_over else _WINDOWS.index(window) + 1
+        is_widest = window == _WINDOWS[-1] or window >= len(order)
+        may_be_cut = moved >= moves or effort.is_spent(worked) or shifted.work > idle
+        done = looked if may_be_cut else _WINDOWS.index(window) + 1
+        is_settled = is_widest and not may_be_cut
         found = Shifted(shifted.order, moved, worked, is_settled, max(found.looked, done))
         if window >= len(order):
             break
-    is_done = found.moves < moves and not effort.is_spent(found.work)
-    return found._replace(is_settled=found.is_settled and is_done)
+    return found
 
 
 def shift_blocks(
@@ -102,7 +106,7 @@ def shift_blocks(
     tables = flattened(problem, order) if native is not None else None
     if native is None or tables is None:
         return shift_by_definition(problem, order, effort, limits)
-    moves, work = native.shift_blocks(
+    moves, work = native.move_blocks(
         tables.columns, tables.order, _shuffled(len(order)), first_live(problem), *limits, *effort
     )
     return Shifted(tuple(tables.order), moves, work)
@@ -144,6 +148,7 @@ class _Shifter:
         self.effort, self.limits = effort, limits
         self.order = list(order)
         self.moves = self.work = 0
+        self.moved = 0  # the work when the last move was made
         self.tried = [0] * len(order)  # the longest block that begins with a node and stays
         self.place = [0] * len(order)
         self.earlier: list[list[int]] = [[] for _ in order]
@@ -185,7 +190,8 @@ class _Shifter:
                 return
 
     def _is_over(self) -> bool:
-        return self.moves >= self.limits.moves or self.effort.is_spent(self.work)
+        is_idle = self.work - self.moved > self.limits.idle
+        return is_idle or self.moves >= self.limits.moves or self.effort.is_spent(self.work)
 
     def _can_any_move(self, length: int) -> bool:
         """True if a block that is longer than ``length``, but not too long, has room."""
@@ -215,6 +221,7 @@ class _Shifter:
                 best, target = gain, goal
         if target != start and self._accept(start, length, target, best):
             self.moves += 1
+            self.moved = self.work
             first, end = min(start, target), max(start, target) + length
             for other in self.order[max(first - length, 0) : end + length]:
                 self.tried[other] = 0

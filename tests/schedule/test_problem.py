@@ -273,12 +273,19 @@ def test_local_search_keeps_to_its_limits(problem: OrderingProblem) -> None:
     assert shift_blocks(problem, order, _ENDLESS, ShiftLimits(moves=1)).moves <= 1
     late = shift_blocks(problem, order, Effort(1 << 60, lambda: True), ShiftLimits())
     assert late.order == tuple(order)
+    settled = shift_blocks(problem, order, _ENDLESS, ShiftLimits())
+    idle = shift_blocks(problem, settled.order, _ENDLESS, ShiftLimits(idle=20))
+    all_ = shift_blocks(problem, settled.order, _ENDLESS, ShiftLimits())
+    assert idle.order == settled.order
+    assert idle.work == all_.work or 20 < idle.work < 20 + 4 * len(order)
 
 
 @settings(deadline=None, max_examples=100)
 @given(
     problem=problems(12, levels=True),
-    limits=st.builds(ShiftLimits, st.just(1 << 40), st.booleans(), st.integers(1, 13)),
+    limits=st.builds(
+        ShiftLimits, st.just(1 << 40), st.booleans(), st.integers(1, 13), st.integers(0, 2000)
+    ),
     work=st.integers(0, 2000),
 )
 def test_local_search_in_c_makes_the_same_moves(
@@ -323,7 +330,7 @@ def test_c_refuses_tables_that_do_not_fit() -> None:
             ):
                 continue  # any numbers are allowed
             with pytest.raises(ValueError, match="do not fit together"):
-                native.shift_blocks(
+                native.move_blocks(
                     tuple(columns), array("q", nodes), nodes, 0, *ShiftLimits(), 9, bool
                 )
             with pytest.raises(ValueError, match="do not fit together"):

@@ -115,13 +115,13 @@ static PyObject *run(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *tables[3];
     Shift shift = {.is_over = ask};
-    long long live, moves, window, work;
+    long long live, moves, window, idle, work;
     if (!PyArg_ParseTuple(
-            args, "O!OOLLpLLO", &PyTuple_Type, &tables[0], &tables[1], &tables[2], &live, &moves,
-            &shift.keeps_peak, &window, &work, &shift.caller))
+            args, "O!OOLLpLLLO", &PyTuple_Type, &tables[0], &tables[1], &tables[2], &live, &moves,
+            &shift.keeps_peak, &window, &idle, &work, &shift.caller))
         return NULL;
     shift.first_live = live, shift.most_moves = moves;
-    shift.window = window, shift.most_work = work;
+    shift.window = window, shift.most_idle = idle, shift.most_work = work;
     Held held = {.count = 0};
     Outcome outcome = INTERRUPTED;
     if (read_tables(&held, &shift, tables)) outcome = shift_blocks(&shift);
@@ -333,7 +333,7 @@ static PyMethodDef methods[] = {
     {"order_nodes", order, METH_VARARGS, "What popc.schedule.algorithms.kahn defines."},
     {"measure_steps", measure, METH_VARARGS, "What popc.schedule.measures defines."},
     {"reduce_links", reduce, METH_VARARGS, "What popc.schedule.reach defines."},
-    {"shift_blocks", run, METH_VARARGS, "What popc.schedule.shift defines."},
+    {"move_blocks", run, METH_VARARGS, "What popc.schedule.shift defines."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -38,7 +38,7 @@ typedef struct {
     int64_t *turns, *changes;  // of places: what `look_along` finds there; else 0
     int64_t epoch;  // what is stamped with it is marked
     int64_t peak;
-    int64_t questions;
+    int64_t questions, moved;  // asked so far; the work when the last move was made
     bool has_levels;  // whether anything but the total can change
     Outcome outcome;
 } State;

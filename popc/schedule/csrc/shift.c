@@ -97,7 +97,7 @@ static void try_block(State *s, int64_t node, int64_t length) {
     if (low < start) look_earlier(s, start, length, low, &best);
     if (high > start) look_later(s, start, length, high, &best);
     if (best.target == start || !accept(s, start, length, best)) return;
-    s->shift->moves++;
+    s->shift->moves++, s->moved = s->shift->work;
     int64_t first = start < best.target ? start : best.target;
     int64_t end = (start < best.target ? best.target : start) + length;
     find_neighbours(s, first, end);
@@ -114,7 +114,9 @@ bool is_over(const Shift *shift, int64_t *questions, Outcome *outcome) {
 }
 
 static bool has_ended(State *s) {
-    return s->shift->moves >= s->shift->most_moves || is_over(s->shift, &s->questions, &s->outcome);
+    const Shift *shift = s->shift;
+    if (shift->moves >= shift->most_moves || shift->work - s->moved > shift->most_idle) return true;
+    return is_over(shift, &s->questions, &s->outcome);
 }
 
 static bool can_any_move(State *s, int64_t length) {

@@ -20,7 +20,7 @@ typedef struct {
     const int64_t *made, *ranks, *rise, *counted;  // of each node
     const int64_t *shuffled;  // the nodes in the order in which they are tried
     int64_t *order;
-    int64_t first_live, most_moves, window, most_work;
+    int64_t first_live, most_moves, window, most_idle, most_work;
     int keeps_peak;
     int (*is_over)(void *caller);  // asked now and then: 1 if time is up, -1 after an exception
     void *caller;
