@@ -17,5 +17,5 @@ _VERSION: Final = "__op_version"
 
 def custom_operator(proto: onnx.NodeProto, domain: str, opset: int) -> CustomOperator | None:
     """The operator that is registered for a node; ``None`` if there is none."""
-    said = number_of(proto, _VERSION)
+    said = number_of(proto, _VERSION) if proto.attribute else None
     return find_operator(domain, proto.op_type, opset if said is None else said)

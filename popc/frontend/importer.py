@@ -42,15 +42,12 @@ class GraphImporter(OpenGraph):
     def import_nodes(self, nodes: Iterable[onnx.NodeProto]) -> None:
         """Import ``nodes`` in order; problems are collected, not raised."""
         for proto in nodes:
-            self._import_node(proto)
-
-    def _import_node(self, proto: onnx.NodeProto) -> None:
-        results = self._results(proto, node_name(proto))
-        if results is None:
-            results = [Unknown()] * len(proto.output)
-        for output, value in zip(proto.output, results, strict=False):
-            if value is not None:
-                self._name_result(output, value)
+            results = self._results(proto, node_name(proto))
+            if results is None:
+                results = [Unknown()] * len(proto.output)
+            for output, value in zip(proto.output, results, strict=False):
+                if value is not None:
+                    self._name_result(output, value)
 
     def _results(self, proto: onnx.NodeProto, name: str) -> Sequence[Value | None] | None:
         """The results of a node; ``None`` if a problem has been recorded instead."""
@@ -99,15 +96,15 @@ class GraphImporter(OpenGraph):
         self, proto: onnx.NodeProto, name: str, inputs: Sequence[Value | None]
     ) -> Sequence[Value | None]:
         """The results of one node on given operands: by import rule, or by expanding its body."""
-        domain = default_domain_name(proto.domain)
+        domain, op_type = default_domain_name(proto.domain), proto.op_type
         version = self.opsets.get(domain, 1)
         attributes = decode_attributes(proto, domain, version, self.context.base_dir)
-        local = self.context.functions.local(domain, proto.op_type, proto.overload)
+        local = self.context.functions.local(domain, op_type, proto.overload)
         if local is not None:
             return self._call(local, inputs, proto, name)
         operator = custom_operator(proto, domain, version)
         if operator is not None:
-            own = Node(self, proto.op_type, domain, version, name, inputs, proto.output, {})
+            own = Node(self, op_type, domain, version, name, inputs, proto.output, {})
             return import_custom(operator, own, attributes)
         kinds = list(map(type, inputs))
         if TextValue in kinds:
@@ -117,15 +114,15 @@ class GraphImporter(OpenGraph):
         largest = inputs
         if SizedValue in kinds:
             largest = [value.padded if isinstance(value, SizedValue) else value for value in inputs]
-        check_signature(proto.op_type, domain, version, largest)
-        if (domain, proto.op_type) not in RULES:
+        check_signature(op_type, domain, version, largest)
+        if (domain, op_type) not in RULES:
             body = self.context.functions.standard(proto, domain, version, largest)
             if body is None:
-                what = operator_name(proto.op_type, domain, version)
+                what = operator_name(op_type, domain, version)
                 self.context.problems.unsupported[what].append(name)
                 return [Unknown()] * len(proto.output)
             return self.expand(body, inputs, proto)
-        node = Node(self, proto.op_type, domain, version, name, inputs, proto.output, attributes)
+        node = Node(self, op_type, domain, version, name, inputs, proto.output, attributes)
         result = self._by_rule(proto, node)
         results = list(result) if isinstance(result, Sequence) else [result]
         return list(map(self._if_known, results)) if self.context.sizes.is_used else results

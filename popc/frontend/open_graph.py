@@ -106,6 +106,9 @@ class OpenGraph(ABC):
         Raises:
             ModelError: nothing of that name has been defined, or it cannot be computed.
         """
+        found = self.scope.values.get(name)
+        if type(found) is Tensor:  # as it is for the most part
+            return found
         found = self.scope.find(name)
         if isinstance(found, Unavailable):
             raise ModelError(found.reason)

@@ -148,15 +148,17 @@ def _node_lists(proto: onnx.ModelProto) -> list[Sequence[onnx.NodeProto]]:
 
 def _check_unique(graph: onnx.GraphProto) -> None:
     """Each name has one definition (static single assignment)."""
+    names = list(defined_names(graph))
+    if len(set(names)) == len(names):
+        return
     seen: set[str] = set()
     repeated: dict[str, None] = {}
-    for name in defined_names(graph):
+    for name in names:
         if name in seen:
             repeated[name] = None
         seen.add(name)
-    if repeated:
-        names = ", ".join(repr(name) for name in repeated)
-        raise ModelError(f"graph {graph.name!r} defines names more than once: {names}")
+    listed = ", ".join(repr(name) for name in repeated)
+    raise ModelError(f"graph {graph.name!r} defines names more than once: {listed}")
 
 
 # -- functions -------------------------------------------------------------------------------------

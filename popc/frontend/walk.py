@@ -109,8 +109,7 @@ def defined_names(graph: onnx.GraphProto) -> Iterator[str]:
     weights = [tensor.name for tensor in graph.initializer]
     weights += [tensor.values.name for tensor in graph.sparse_initializer]
     yield from (name for name in weights if name not in listed)
-    for node in graph.node:
-        yield from (name for name in node.output if name)
+    yield from [name for node in graph.node for name in node.output if name]
 
 
 def reads(node: onnx.NodeProto) -> list[str]:

@@ -93,9 +93,9 @@ class Op:
     @property
     def present_inputs(self) -> list[Tensor]:
         """The inputs that are not absent, in order."""
-        if None in self.inputs:
-            return [tensor for tensor in self.inputs if tensor is not None]
-        return self.inputs.copy()  # type: ignore[return-value]
+        if all(self.inputs):  # tensors are true
+            return self.inputs.copy()  # type: ignore[return-value]
+        return [tensor for tensor in self.inputs if tensor is not None]
 
     def __repr__(self) -> str:
         return f"{self.op_type}({', '.join(t.name for t in self.outputs)})"
@@ -331,6 +331,7 @@ class Graph:
         for tensor in op.outputs:
             assert not tensor.uses, f"{tensor!r} is still used"
             del self._tensors[tensor.name]
+            tensor.producer = None  # no circle: both are gone as soon as nobody holds them
         for operand in op.inputs:
             _drop_use(operand, op)
         op.inputs.clear()
@@ -348,10 +349,9 @@ class Graph:
         """
         for old, new in zip(op.outputs, outputs, strict=True):
             self.replace_uses(old, new)
-        if op in self.ordering and outputs:
-            successor = outputs[0].producer
-            if successor is not None and successor in self.newest_since(op):
-                self.ordering.replace(op, successor)
+        successor = outputs[0].producer if op in self.ordering and outputs else None
+        if successor is not None and successor in self.newest_since(op):
+            self.ordering.replace(op, successor)
         self.remove_op(op)
 
     def remove_input(self, tensor: Tensor) -> None:

@@ -117,16 +117,16 @@ def order_by_links(ops: Iterable[_Op]) -> list[_Op]:
 
     Ops in cycles are left out, and what follows them.
     """
-    waiting = dict.fromkeys(ops, 0)
+    waiting = dict.fromkeys(ops, 0)  # for results, however often each is read
     for op in waiting:
         for result in op.outputs:
-            for user, reads in result.uses.items():
-                waiting[user] += reads
+            for user in result.uses:
+                waiting[user] += 1
     order = [op for op, count in waiting.items() if count == 0]
     for op in order:  # grows while it is walked
         for result in op.outputs:
-            for user, reads in result.uses.items():
-                left = waiting[user] = waiting[user] - reads
+            for user in result.uses:
+                left = waiting[user] = waiting[user] - 1
                 if left == 0:
                     order.append(user)
     return order

@@ -61,11 +61,16 @@ def _constant_key(tensor: Tensor) -> Hashable:
 
 
 def _merge_ops(graph: Graph) -> int:
+    alike: dict[Hashable, Op] = {}  # the first of those that may be equal
     first: dict[Hashable, Op] = {}
     changes = 0
     for op in graph.topological():
-        if _reads_alone(op) or not _is_candidate(op):
+        if _reads_alone(op):
             continue
+        other = alike.setdefault((op.op_type, sum(map(id, op.inputs))), op)
+        if other is op or not _is_candidate(op) or not _is_candidate(other):
+            continue
+        first.setdefault(_op_key(other), other)
         kept = first.setdefault(_op_key(op), op)
         if kept is not op:
             kept.settings = kept.settings.merged(op.settings)

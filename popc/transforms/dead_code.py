@@ -36,6 +36,8 @@ class DeadCode(Pass):
         for nested in graph.walk():
             outputs = set(nested.outputs)
             for op in reversed(nested.topological()):
+                if op.outputs and op.outputs[0].uses:
+                    continue  # as for the most part
                 for tensor in op.outputs:
                     if tensor.uses or tensor in outputs:
                         break

@@ -160,15 +160,15 @@ def _groups(graph: Graph, around: _Surroundings) -> Iterable[_Group]:
 
 
 def _may_be_step(op: Op) -> bool:
-    if op.op_type not in STEP_OPCODES or not op.inputs or None in op.inputs or op.settings.inplace:
+    if op.op_type not in STEP_OPCODES or not op.inputs or op.settings.inplace:
         return False
     if "rounding" in op.attributes or "overflow" in op.attributes:
         return False  # steps round to nearest, and overflow to infinity
-    for tensor in op.present_inputs:
-        if tensor.type.dtype not in _DTYPES:
+    for tensor in op.inputs:
+        if tensor is None or tensor.type.dtype not in _DTYPES:
             return False
     result = op.outputs[0].type
-    if result.dtype not in _DTYPES or result.rank > _MOST_DIMENSIONS or not result.nbytes:
+    if result.dtype not in _DTYPES or len(result.shape) > _MOST_DIMENSIONS or not result.nbytes:
         return False
     return op.op_type not in _OF_FLOATS or result.dtype.is_float
 
