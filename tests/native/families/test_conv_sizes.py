@@ -9,7 +9,7 @@ import pytest
 
 from popc_runtime.format import Array
 from popc_runtime.native import Library
-from popc_runtime.native.algorithms import direct_wins
+from popc_runtime.native.algorithms import direct_wins, turned_rows_win
 from popc_runtime.native.encoders import conv
 from tests.native.bindings import native_results, numpy_results, steady_results
 
@@ -106,6 +106,38 @@ def test_many_narrow_images_of_many_channels(
     assert all_at_once is not None
     assert one is not None
     assert all_at_once[0][0].tobytes() == one[0][0].tobytes()
+
+
+@pytest.mark.parametrize("constant", [(), (1, 2)])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(
+    ("channels", "taps", "width", "turned"),
+    [
+        (16, 3, 31, True),
+        (16, 3, 32, False),
+        (15, 3, 7, False),
+        (40, 5, 63, True),
+        (17, 7, 64, False),
+        (33, 7, 4, True),
+        (33, 7, 3, False),
+        (20, 4, 9, False),
+    ],
+)
+def test_channels_of_their_own(
+    library: Library,
+    channels: int,
+    taps: int,
+    width: int,
+    stride: int,
+    constant: tuple[int, ...],
+    *,
+    turned: bool,
+) -> None:
+    """Depthwise convolutions of planes, which are turned where lines are short or windows large."""
+    pads = (taps // 2,) * 2 + ((taps - 1) // 2,) * 2
+    x, w = _numbers(2, channels, 9, (width - 1) * stride + 1), _numbers(channels, 1, taps, taps)
+    assert turned_rows_win(w.shape, (2, channels, 9, width), (stride,) * 2, (1, 1)) == turned
+    _convolve(library, x, w, channels, (stride, stride), pads, "HardSwish", constant)
 
 
 @pytest.mark.parametrize("constant", [(), (1, 2)])

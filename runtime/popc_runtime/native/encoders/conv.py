@@ -9,7 +9,7 @@ from popc_runtime.format.program import Packing
 from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.core.operands import Operands
 from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
-from popc_runtime.native.algorithms import direct_wins, fits_rows, lines_win
+from popc_runtime.native.algorithms import direct_wins, fits_rows, lines_win, turned_rows_win
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import contiguous_copy
 from popc_runtime.native.epilogues import epilogue_activation
@@ -130,22 +130,21 @@ def kernel_of_windows(
     x, w, residual = operands
     if group == 1 and x.ndim == 4 and winograd and winograd_suits(operands, out, axes):
         return WINOGRAD
-    grouped = group > 1 and x.shape[1] == out.shape[1] and _fits_rows(w, out, axes)
-    return _kernel_of_sums(x, w, out, residual, group, grouped=grouped)
-
-
-def _fits_rows(w: View, out: View, axes: Sequence[WindowAxis]) -> bool:
-    strides, dilations = [axis.stride for axis in axes], [axis.dilation for axis in axes]
-    return fits_rows(w.shape, out.shape, strides, dilations)
+    return _kernel_of_sums(x, w, out, residual, group, axes)
 
 
 def _kernel_of_sums(
-    x: View, w: View, out: View, residual: View | None, group: int, *, grouped: bool
+    x: View, w: View, out: View, residual: View | None, group: int, axes: Sequence[WindowAxis]
 ) -> str:
-    """The kernel that adds up products; ``grouped``: there is one for groups of few channels."""
+    """The kernel that adds up products."""
     plain = out.is_contiguous and (residual is None or residual.is_contiguous)
     last = is_channels_last(x) and not x.is_contiguous
-    if (grouped or x.shape[1] == group == w.shape[0]) and (last or not plain):
+    windows = w.shape, out.shape, [a.stride for a in axes], [a.dilation for a in axes]
+    grouped = group > 1 and x.shape[1] == out.shape[1] and fits_rows(*windows)
+    depthwise = x.shape[1] == group == w.shape[0]
+    if (grouped or depthwise) and (last or not plain):
+        return "DepthwiseLast_f32"
+    if depthwise and turned_rows_win(*windows):
         return "DepthwiseLast_f32"
     if plain and x.shape[1] == group and w.shape[0] // group <= 2:
         return "DepthwiseConv_f32"
