@@ -87,9 +87,10 @@ def test_rows_of_very_different_size(op_type: str, spread: float) -> None:
 
 
 @_BOTH
-def test_infinities_and_nan(op_type: str) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_infinities_and_nan(op_type: str, dtype: npt.DTypeLike) -> None:
     inf, nan = np.inf, np.nan
-    x = np.array([[0, 1, 2], [-inf, 0, -inf], [-inf] * 3, [inf, 0, 1], [nan, 0, 1]], np.float32)
+    x = np.array([[0, 1, 2], [-inf, 0, -inf], [-inf] * 3, [inf, 0, 1], [nan, 0, 1]], dtype)
     (actual,) = run_ir(op_type, [x], {"axis": 1})
     with np.errstate(all="ignore"):
         expected = _expected(op_type, x, 1)

@@ -65,9 +65,20 @@ def exponentials(x: Array, y: Array, sums: Array, scratch: Scratch, *, zero: boo
 
 
 def _softmax_block(operands: Sequence[Array], y: Array, out: Array, scratch: Scratch) -> list[Call]:
+    """Call by call for float64: native kernels know these; float32 has a kernel of its own."""
     (x,) = operands
     sums = scratch.take((x.shape[0], 1, x.shape[2]), y.dtype)
-    return [exponentials(x, y, sums, scratch), partial(np.divide, y, sums, out=y), *_store(y, out)]
+    if y.dtype != np.float64:
+        powers = [exponentials(x, y, sums, scratch)]
+    else:
+        peaks = scratch.take(sums.shape, y.dtype)
+        powers = [
+            partial(np.maximum.reduce, x, 1, None, peaks, keepdims=True),
+            partial(np.subtract, x, peaks, out=y),
+            partial(np.exp, y, out=y),
+            *reduce_into(np.add, y, (1,), sums, scratch),
+        ]
+    return [*powers, partial(np.divide, y, sums, out=y), *_store(y, out)]
 
 
 def _log_softmax_block(
