@@ -10,7 +10,15 @@ from popc.frontend.values import Value
 from popc.ir import AttributeMap, Tensor
 from popc_runtime.errors import ModelError
 
-__all__ = ["LSTM_ACTIVATIONS", "RULES", "layer_attributes", "layer_lengths"]
+__all__ = [
+    "LAYER_ACTIVATIONS",
+    "LSTM_ACTIVATIONS",
+    "RULES",
+    "is_batch_first",
+    "layer_attributes",
+    "layer_lengths",
+    "layer_results",
+]
 
 _DIRECTIONS: Final = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
@@ -25,6 +33,11 @@ _ALPHAS: Final = {
 }
 _BETAS: Final = {"affine": 0.0, "hardsigmoid": 0.5, "scaledtanh": 1.0}
 LSTM_ACTIVATIONS: Final = ("Sigmoid", "Tanh", "Tanh")
+LAYER_ACTIVATIONS: Final = {
+    "GRU": ("Sigmoid", "Tanh"),
+    "LSTM": LSTM_ACTIVATIONS,
+    "RNN": ("Tanh",),
+}
 _FUNCTIONS: Final = {*_ALPHAS, "relu", "sigmoid", "softplus", "softsign", "tanh"}
 
 
@@ -32,20 +45,32 @@ def _recurrent(activations: tuple[str, ...]) -> ImportRule:
     """The rule of a layer with these default activation functions."""
 
     def rule(node: Node) -> list[Value | None]:
-        attributes = layer_attributes(node, activations)
-        batch_first = node.integer("layout", 0) == 1
         inputs = [node.optional(index) for index in range(8)]
-        inputs[4] = layer_lengths(node, batch_first=batch_first)
-        if batch_first:
-            inputs = [_swapped(node, x) if i in (0, 5, 6) else x for i, x in enumerate(inputs)]
-        count = 8 if node.op_type == "LSTM" else 6
-        y, *states = node.emit_all(node.op_type, inputs[:count], attributes)
-        if batch_first:
-            y = node.emit("Transpose", [y], {"perm": (2, 0, 1, 3)})
-            states = [node.emit("Transpose", [state], {"perm": (1, 0, 2)}) for state in states]
-        return [y, *states]
+        inputs[4] = layer_lengths(node, batch_first=is_batch_first(node))
+        return [*layer_results(node, inputs, activations)]
 
     return rule
+
+
+def is_batch_first(node: Node) -> bool:
+    """True if samples come before steps (``layout``)."""
+    return node.integer("layout", 0) == 1
+
+
+def layer_results(
+    node: Node, inputs: list[Tensor | None], activations: tuple[str, ...]
+) -> list[Tensor]:
+    """All outputs of all steps, and the last states, of a layer on eight operands."""
+    attributes = layer_attributes(node, activations)
+    batch_first = is_batch_first(node)
+    if batch_first:
+        inputs = [_swapped(node, x) if i in (0, 5, 6) else x for i, x in enumerate(inputs)]
+    count = 8 if node.op_type == "LSTM" else 6
+    y, *states = node.emit_all(node.op_type, inputs[:count], attributes)
+    if batch_first:
+        y = node.emit("Transpose", [y], {"perm": (2, 0, 1, 3)})
+        states = [node.emit("Transpose", [state], {"perm": (1, 0, 2)}) for state in states]
+    return [y, *states]
 
 
 def layer_attributes(node: Node, activations: tuple[str, ...]) -> AttributeMap:
@@ -101,9 +126,5 @@ def _parameters(
 
 
 RULES: Final = default_domain(
-    {
-        "GRU": _recurrent(("Sigmoid", "Tanh")),
-        "LSTM": _recurrent(LSTM_ACTIVATIONS),
-        "RNN": _recurrent(("Tanh",)),
-    }
+    {op_type: _recurrent(activations) for op_type, activations in LAYER_ACTIVATIONS.items()}
 )

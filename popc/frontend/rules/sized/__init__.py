@@ -17,6 +17,7 @@ from popc.frontend.rules.sized import (
     moves,
     reduce,
     resize,
+    rnn,
     shapes,
     spread,
     windows,
@@ -51,7 +52,8 @@ SIZED_RULES: Final[dict[tuple[str, str], SizedRule]] = {
         *(
             ("", family.RULES)
             for family in (
-                *(attention, einsum, indexing, moves, reduce, resize, shapes, spread, windows),
+                *(attention, einsum, indexing, moves, reduce, resize, rnn, shapes, spread),
+                windows,
             )
         ),
     )
