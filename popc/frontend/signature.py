@@ -6,6 +6,7 @@ Checking here, against ONNX's own schemas, is what lets import rules rely on bot
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from functools import cache
 from typing import Final
 
@@ -43,11 +44,15 @@ class _Formal:
 
 @frozen
 class _Signature:
-    """The inputs of an operator; ``last_repeats`` if any number may follow."""
+    """The inputs of an operator; ``last_repeats`` if any number may follow.
+
+    ``fitting`` are the element types of tensors that have been looked at, and are allowed.
+    """
 
     formals: tuple[_Formal, ...]
     fewest: int
     last_repeats: bool
+    fitting: set[tuple[DType, ...]] = field(default_factory=set[tuple[DType, ...]])
 
     def formals_of(self, count: int) -> tuple[_Formal, ...]:
         """The formals of so many inputs."""
@@ -78,9 +83,14 @@ def check_signature(
         raise ModelError(f"{op_type} takes {len(signature.formals)} inputs, but {count} are given")
     if count < signature.fewest:
         raise ModelError(f"{op_type} needs {signature.fewest} inputs, but {count} are given")
+    dtypes = tuple([value.type.dtype for value in inputs if type(value) is Tensor])
+    if len(dtypes) == len(inputs) and dtypes in signature.fitting:
+        return
     bound: dict[str, tuple[int, DType]] = {}
     for index, formal in enumerate(signature.formals_of(count)):
         _check_input(formal, index, inputs[index], bound)
+    if len(dtypes) == len(inputs):
+        signature.fitting.add(dtypes)
 
 
 def _has_eight_bits(value: Value | None) -> bool:

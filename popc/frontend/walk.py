@@ -72,6 +72,8 @@ def number_of(node: onnx.NodeProto, name: str) -> int | None:
 def nested_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     """The subgraphs in a node's attributes."""
     graphs: list[onnx.GraphProto] = []
+    if not node.attribute:  # as it is for the most part
+        return graphs
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
             graphs.append(attribute.g)

@@ -29,6 +29,7 @@ __all__ = [
 
 # The string attribute by which an I/O op names the stream that it reads or writes.
 STREAM_ATTRIBUTE: Final = "stream"
+_RANDOM: Final = frozenset(op_type for op_type, spec in OPS.items() if spec.random)
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -145,7 +146,7 @@ class Precedence:
             found.add(earlier, later)
         for pair in ordering:
             found.add(pair.first, pair.second)
-        if sum(map(_draws, ops)) > 1:
+        if sum(map(_draws, [op for op in ops if op.subgraphs or op.op_type in _RANDOM])) > 1:
             for earlier, later in pairwise(filter(_draws, found.topological())):
                 found.add(earlier, later)
         return found
@@ -218,9 +219,8 @@ def _draws(node: Node) -> bool:
         return False
     if node.subgraphs:
         return any(_draws(op) for graph in node.subgraphs.values() for op in graph.ops)
-    spec = OPS.get(node.op_type)
     own = "seed" in node.attributes or "sequence" in node.attributes
-    return spec is not None and spec.random and not own
+    return node.op_type in _RANDOM and not own
 
 
 class VariableUpdate(NamedTuple):

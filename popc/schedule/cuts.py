@@ -24,9 +24,10 @@ def find_cuts(problem: OrderingProblem, order: Sequence[int]) -> list[int]:
     first_later = [len(order)] * len(order)  # by place: the first successor
     last_earlier = [-1] * len(order)  # by place: the last predecessor
     for index, node in enumerate(order):
-        for other in problem.successors[node]:
-            first_later[index] = min(first_later[index], place[other])
-            last_earlier[place[other]] = max(last_earlier[place[other]], index)
+        later = [place[other] for other in problem.successors[node]]
+        first_later[index] = min(later, default=len(order))
+        for there in later:
+            last_earlier[there] = index
     before = list(accumulate(first_later, max, initial=0))
     after = list(accumulate(reversed(last_earlier), min, initial=len(order)))
     return [

@@ -98,13 +98,9 @@ def least_bytes(problem: OrderingProblem, nodes: Sequence[int]) -> list[int]:
 
 def least_by_definition(problem: OrderingProblem, nodes: Sequence[int]) -> list[int]:
     """The definition of `least_bytes`, in Python."""
-    earlier: list[list[int]] = [[] for _ in problem.successors]
-    for node, others in enumerate(problem.successors):
-        for other in others:
-            earlier[other].append(node)
     found: list[int] = []
     for node in nodes:
-        before = _reach(earlier, node) - {node}
+        before = _reach(problem.predecessors(), node) - {node}
         behind = _reach(problem.successors, node)
         found.append(_largest_flow(_network(problem, before, behind)))
     return found

@@ -31,8 +31,9 @@ def measure(problem: OrderingProblem, order: Order) -> Cost:
     """The cost of an order of all nodes of ``problem``."""
     members = problem.members
     steps = measure_steps(problem, order)
-    # Barriers take no time.
-    counted = [step for node, step in zip(order, steps, strict=True) if members[node]]
+    counted = steps
+    if () in members:  # barriers, which take no time
+        counted = [step for node, step in zip(order, steps, strict=True) if members[node]]
     attraction = stretch = 0
     if problem.has_levels:
         run = [node for node in order if members[node]]

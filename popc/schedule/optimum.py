@@ -134,8 +134,8 @@ def lower_by_windows(
     A window of the next size is tried when one does not help, the smallest one again after it has.
     """
     best, work, size = list(order), 0, 0
+    steps = measure_steps(problem, best)
     while size < len(_WINDOWS) and not effort.is_spent(work):
-        steps = measure_steps(problem, best)
         peak = max(steps)
         if peak <= lower:
             break
@@ -144,5 +144,8 @@ def lower_by_windows(
         part = Effort(_WINDOW_WORK, effort.is_late)
         found = _search_part(problem, best, steps, (low, high), lower, part)
         work += found.work + len(best) // _COPIED
-        size = size + 1 if found.order is None else 0
+        if found.order is None:
+            size += 1
+        else:
+            size, steps = 0, measure_steps(problem, best)
     return tuple(best)

@@ -109,6 +109,10 @@ class OrderingProblem:
                 counts[buffer] += 1
         return counts
 
+    def predecessors(self) -> list[list[int]]:
+        """The nodes that each node waits for."""
+        return self.remembered("predecessors", _find_predecessors)
+
     def sources(self) -> list[int]:
         """The nodes that wait for none."""
         return [node for node, count in enumerate(self.waiting) if count == 0]
@@ -143,6 +147,14 @@ class OrderingProblem:
         """The ops of ``order``."""
         for node in order:
             yield from self.members[node]
+
+
+def _find_predecessors(problem: OrderingProblem) -> list[list[int]]:
+    earlier: list[list[int]] = [[] for _ in problem.successors]
+    for node, others in enumerate(problem.successors):
+        for other in others:
+            earlier[other].append(node)
+    return earlier
 
 
 def order_topologically(successors: Sequence[Iterable[int]]) -> list[int]:

@@ -113,7 +113,7 @@ def _order_twins(problem: OrderingProblem) -> list[list[int]]:
     if len(counts) == len(rough):
         return successors
     alike = [node for node, kind in enumerate(rough) if counts[kind] > 1]
-    readers, earlier = _surroundings(problem, alike)
+    readers, earlier = _readers(problem, alike), problem.predecessors()
     last: dict[object, int] = {}
     for node in alike:
         made = tuple([_kind_of(problem, buffer, readers) for buffer in problem.makes[node]])
@@ -127,21 +127,14 @@ def _order_twins(problem: OrderingProblem) -> list[list[int]]:
     return successors
 
 
-def _surroundings(
-    problem: OrderingProblem, nodes: Sequence[int]
-) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """The readers of what ``nodes`` make, and what each of them waits for."""
-    earlier: dict[int, list[int]] = {node: [] for node in nodes}
-    for node, others in enumerate(problem.successors):
-        for other in others:
-            if other in earlier:
-                earlier[other].append(node)
+def _readers(problem: OrderingProblem, nodes: Sequence[int]) -> dict[int, list[int]]:
+    """The readers of what ``nodes`` make."""
     readers: dict[int, list[int]] = {b: [] for node in nodes for b in problem.makes[node]}
     for node, buffers in enumerate(problem.reads):
         for buffer in buffers:
             if buffer in readers:
                 readers[buffer].append(node)
-    return readers, earlier
+    return readers
 
 
 def _kind_of(

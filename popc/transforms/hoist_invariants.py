@@ -45,7 +45,7 @@ class HoistInvariants(Pass):
         """Hoist level by level, innermost first; the number of ops moved."""
         changes = 0
         for outer in reversed(list(graph.walk())):
-            for op in outer.ops:
+            for op in outer.holders:
                 if callee_of(op) is None:  # others may call it too
                     changes += _hoist_from(outer, op, keeps_float8=self.keeps_float8)
         return changes

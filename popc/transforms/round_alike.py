@@ -37,13 +37,15 @@ class RoundAlike(Pass):
 
     def run(self, graph: Graph) -> int:
         """Set the attribute; the number of ops that have got it."""
+        if self.replicas == 1:
+            return 0
         random = [
             op
             for nested in graph.walk()
             for op in nested.ops
             if op.attributes.get("rounding") == "stochastic"
         ]
-        if self.replicas == 1 or not random:
+        if not random:
             return 0
         divergence = find_divergence(graph, self.replicas)
         inside = {

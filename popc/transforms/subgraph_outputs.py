@@ -39,7 +39,7 @@ class SubgraphOutputs(Pass):
         outputs = sum(
             _separate_outputs(nested, first=1 if _ignores_condition(op) else 0)
             for outer in graph.walk()
-            for op in outer.ops
+            for op in outer.holders
             for nested in op.subgraphs.values()
         )
         return outputs + sum(_separate_updates(nested) for nested in graph.walk())

@@ -9,6 +9,7 @@ not hide what comes behind it.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 from popc.options import TieBreaker
 from popc.schedule.algorithms.kahn import kahn_order
@@ -32,10 +33,7 @@ def clustering_order(problem: OrderingProblem) -> list[int]:
 
 def _find_clusters(problem: OrderingProblem, order: list[int]) -> list[int]:
     """For each node the head of its cluster; nodes of different ranks are not mixed."""
-    earlier: list[list[int]] = [[] for _ in order]
-    for node, others in enumerate(problem.successors):
-        for other in others:
-            earlier[other].append(node)
+    earlier = problem.predecessors()
     left = problem.count_readers()
     heads = list(range(len(order)))
     growth = [0] * len(order)  # of each cluster, by its head: bytes live more than before it
@@ -62,10 +60,12 @@ def _as_nodes(
     numbers = {head: number for number, head in enumerate(members)}
     successors = [
         dict.fromkeys(
-            numbers[clusters[other]]
-            for node in nodes
-            for other in problem.successors[node]
-            if clusters[other] != head
+            [
+                numbers[clusters[other]]
+                for node in nodes
+                for other in problem.successors[node]
+                if clusters[other] != head
+            ]
         )
         for head, nodes in members.items()
     ]
@@ -84,14 +84,18 @@ def _as_nodes(
             for first, second in problem.ties
             if clusters[first] != clusters[second]
         ],
-        reads=[
-            tuple({buffer: None for node in nodes for buffer in problem.reads[node]})
-            for nodes in members.values()
-        ],
-        makes=[
-            tuple(buffer for node in nodes for buffer in problem.makes[node])
-            for nodes in members.values()
-        ],
+        reads=[tuple(dict.fromkeys(buffers)) for buffers in _joined(problem.reads, members)],
+        makes=_joined(problem.makes, members),
         rise=[0] * len(members),
         takes=[()] * len(members),
     )
+
+
+def _joined(lists: list[tuple[int, ...]], members: dict[int, list[int]]) -> list[tuple[int, ...]]:
+    """The items of the nodes of each cluster; most have one."""
+    return [
+        lists[head]
+        if len(nodes) == 1
+        else tuple(chain.from_iterable(map(lists.__getitem__, nodes)))
+        for head, nodes in members.items()
+    ]

@@ -10,20 +10,19 @@ __all__ = ["post_order"]
 
 def post_order(problem: OrderingProblem) -> list[int]:
     """Walk back from the nodes that none waits for, in their order; higher ranks go first."""
-    earlier: list[list[int]] = [[] for _ in range(len(problem))]
-    for node, others in enumerate(problem.successors):
-        for other in others:
-            earlier[other].append(node)
-    places: dict[int, int] = {}
-    entered: set[int] = set()
+    earlier = problem.predecessors()
+    places = [-1] * len(problem)
+    entered = [False] * len(problem)
+    placed = 0
     stack = [node for node, others in enumerate(problem.successors) if not others][::-1]
     while stack:
         node = stack[-1]
-        if node in entered:
-            stack.pop()
-            places.setdefault(node, len(places))
-        else:
-            entered.add(node)
-            stack += [other for other in reversed(earlier[node]) if other not in entered]
-    keys = [places[node] for node in range(len(problem))]
-    return list_order(problem, keys)
+        if not entered[node]:
+            entered[node] = True
+            stack += [other for other in reversed(earlier[node]) if not entered[other]]
+            continue
+        stack.pop()
+        if places[node] < 0:
+            places[node] = placed
+            placed += 1
+    return list_order(problem, places)

@@ -14,5 +14,5 @@ def shortest_path_order(problem: OrderingProblem) -> list[int]:
     for node in reversed(problem.topological()):
         others = problem.successors[node]
         if others:
-            distances[node] = 1 + min(distances[other] for other in others)
+            distances[node] = 1 + min([distances[other] for other in others])
     return list_order(problem, distances)

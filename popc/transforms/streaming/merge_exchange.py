@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
 from popc.ops.build import build
@@ -15,6 +15,8 @@ from popc.transforms.streaming.views import is_view
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["MergeExchange"]
+
+_TRANSFERS: Final = frozenset({LOAD, STORE})
 
 
 @frozen
@@ -52,8 +54,10 @@ class MergeExchange(Pass):
 
     def run(self, graph: Graph) -> int:
         """Merge in each graph; how many transfers there are less."""
+        if not self.wanted or not any(inner.may_have(_TRANSFERS) for inner in graph.walk()):
+            return 0
         transfers = [op for inner in graph.walk() for op in inner.ops if _key(op) is not None]
-        if not self.wanted or len(transfers) < 2:
+        if len(transfers) < 2:
             return 0
         orders, merged = self.orders(graph), 0
         for nested in graph.walk():
@@ -65,7 +69,7 @@ class MergeExchange(Pass):
 
 def _key(op: Op) -> Hashable:
     """Equal for transfers that may be merged; ``None`` for other ops."""
-    if op.op_type not in (LOAD, STORE) or op.attributes.get("at_load"):
+    if op.op_type not in _TRANSFERS or op.attributes.get("at_load"):
         return None
     own = op.settings
     return op.op_type, own.place, own.bins, own.part

@@ -34,6 +34,7 @@ from popc_runtime.format.validate import validate_image
 __all__ = ["encode_program", "oldest_reader"]
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
+_INSTRUCTION: Final = int(ItemKind.INSTRUCTION)
 _DTYPE_NUMBERS: Final = {dtype: number for number, dtype in enumerate(DTYPES)}
 
 
@@ -143,7 +144,7 @@ class _Encoder:
 
     def _item(self, item: Item) -> None:
         if isinstance(item, Instruction):
-            self._add("item_kind", ItemKind.INSTRUCTION)
+            self._columns["item_kind"].append(_INSTRUCTION)
             self._instruction(item)
         elif isinstance(item, RepeatBlock):
             self._add("item_kind", ItemKind.REPEAT)
@@ -198,6 +199,8 @@ class _Encoder:
         return self._strings.setdefault(text, len(self._strings))
 
     def _attribute_set(self, attributes: Attributes) -> int:
+        if not attributes and () in self._sets:
+            return self._sets[()]
         # Sorted names of one attribute, or of none, are these.
         items = sorted(attributes.items()) if len(attributes) > 1 else attributes.items()
         key = tuple([(self._string(name), self._value(value)) for name, value in items])
