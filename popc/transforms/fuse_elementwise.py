@@ -207,6 +207,8 @@ def _may_join(graph: Graph, group: _Group, op: Op, around: _Surroundings) -> boo
         result = root.output.type.nbytes
         if result <= group.least and result <= op.output.type.nbytes:
             return True
+    if len(group.ops) == 1:
+        return _pair_needs_no_more(op, root, around)
     return _needs_no_more([op, *reversed(group.ops)], around)
 
 
@@ -243,6 +245,25 @@ def _needs_no_more(ops: Sequence[Op], around: _Surroundings) -> bool:
             highest = index
             is_over = kept > live
     return lowest <= highest
+
+
+def _pair_needs_no_more(op: Op, root: Op, around: _Surroundings) -> bool:
+    """The same for two ops, of which ``root`` alone reads what ``op`` computes."""
+    brought = dict.fromkeys(op.inputs)
+    kept = live = 0
+    for tensor in brought:
+        if tensor is not None:
+            nbytes = around.bytes_kept(tensor)
+            kept += nbytes
+            live += nbytes if tensor in root.inputs else 0
+    made = op.outputs[0]
+    live += made.type.nbytes
+    if kept <= live:
+        return True  # both may run in the place of `root`
+    if root.outputs[0].type.nbytes > live:
+        return False
+    others = [t for t in root.inputs if t is not None and t is not made and t not in brought]
+    return not any(map(around.bytes_kept, others))
 
 
 def _traffic(ops: Sequence[Op], around: _Surroundings) -> Iterator[tuple[int, int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from popc.ir import Graph, OrderedPair, Recompute, StepPart, Tensor, TensorType
 from popc.memory import plan_memory
 from popc.options import Options, PatternLevel
 from popc.schedule import build_schedule
+from popc.transforms import fuse_elementwise
 from popc.transforms.context import PassContext
 from popc.transforms.fuse_elementwise import FuseElementwise
 from popc_runtime.format import Array, DType
@@ -30,6 +32,8 @@ from tests.transforms.building import Builder
 
 _TOGETHER: Final[dict[str, Any]] = {"patterns": PatternLevel.ALL}
 _X: Final = TensorType(DType.FLOAT32, (4, 6))
+# Operands of an op: one that is there anyway, and two that are computed.
+_PLACES: Final = ((0,), (1,), (1, 1), (0, 1), (1, 2), (2, 1), (2,), (0, 1, 2))
 # Inputs of programs are arrays of types that numpy has.
 _FED: Final = (DType.FLOAT32, DType.FLOAT16, DType.INT32, DType.INT64, DType.BOOL)
 
@@ -215,6 +219,26 @@ def test_memory_does_not_grow(
     FuseElementwise()(graph, check=True)
     assert _fused(graph) == steps
     assert _peak(graph) <= before
+
+
+@pytest.mark.parametrize("first", _PLACES)
+@pytest.mark.parametrize("second", _PLACES)
+def test_pairs_are_judged_like_chains(first: tuple[int, ...], second: tuple[int, ...]) -> None:
+    around, answers = fuse_elementwise._Surroundings(frozenset(), {}), set[bool]()
+    for dtypes in product((DType.BOOL, DType.FLOAT16, DType.FLOAT32), repeat=3):
+        graph = Graph("main")
+        given = [graph.add_constant("c", _X, np.zeros((4, 6), np.float32))]
+        for dtype in dtypes[:2]:
+            source = graph.add_op("CumSum", given, [_X.with_dtype(dtype)])
+            given.append(source.output)
+        op = graph.add_op("Where", [given[place] for place in first], [_X.with_dtype(dtypes[2])])
+        read = [*(given[place] for place in second), op.output]
+        for dtype in (DType.BOOL, DType.FLOAT16, DType.FLOAT32):
+            root = graph.add_op("Where", read, [_X.with_dtype(dtype)])
+            answer = fuse_elementwise._pair_needs_no_more(op, root, around)
+            assert answer == fuse_elementwise._needs_no_more([op, root], around)
+            answers.add(answer)
+    assert True in answers
 
 
 # -- the same bits ---------------------------------------------------------------------------------
