@@ -68,6 +68,7 @@ def _further() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]
         numbers = np.arange(40, dtype=dtype)
         for way in ("LEFT", "RIGHT"):
             yield "BitShift", [numbers, numbers[::-1]], {"direction": way}
+    yield "Equal", [np.array([True, False, True]), np.array([True, True, False])], {}
     for quantised, zero in ((np.int8, np.array(3, np.int8)), (np.uint8, None), (np.int32, None)):
         operands = [np.arange(40).astype(quantised), np.array(0.5, np.float32), zero]
         yield "DequantizeLinear", operands, {"axis": 0, "block_size": 0, "dtype": "float32"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from popc_runtime.format.dtypes import DType
@@ -24,9 +25,12 @@ __all__ = [
     "move_record",
     "packed",
     "sizes_along",
+    "straightened",
     "tensors",
 ]
 
+# An operand of so many elements, of which so many lie side by side, is turned before a map.
+_TURNED, _SIDE = 1 << 14, 4
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
 
@@ -86,6 +90,45 @@ def made_contiguous(binding: NativeBinding, array: View) -> tuple[View, tuple[Re
         return array, ()
     copy = binding.scratch.take(array.shape, array.dtype)
     return copy, (move_record(copy, array),)
+
+
+def straightened(
+    binding: NativeBinding, arrays: Sequence[View], out: View
+) -> tuple[list[View], tuple[Record, ...]]:
+    """``arrays`` in the order in which ``out`` lies, and what runs before they are.
+
+    Only large ones of its shape whose elements lie side by side along another axis: a move turns
+    them by squares, where a map would touch a line of the cache for each element.
+    """
+    order = sorted(range(out.ndim), key=lambda axis: -out.strides[axis])
+    unknown = out.address < 0  # in a chain: of what no memory is for
+    if unknown or out.size < _TURNED or not out.transpose(*order).is_contiguous:
+        return list(arrays), ()
+    places = tuple(order.index(axis) for axis in range(out.ndim))
+    inner = next(axis for axis in reversed(order) if out.shape[axis] > 1)
+    found: dict[tuple[int, tuple[int, ...]], View] = {}
+    before: list[Record] = []
+    for array in arrays:
+        key = array.address, array.strides
+        if key not in found:
+            found[key] = array
+            if array.shape == out.shape and _is_turned(array, inner):
+                shape = tuple(out.shape[axis] for axis in order)
+                found[key] = binding.scratch.take(shape, array.dtype).transpose(*places)
+                before.append(move_record(found[key], array))
+    return [found[array.address, array.strides] for array in arrays], tuple(before)
+
+
+def _is_turned(array: View, inner: int) -> bool:
+    """True if elements lie apart along one axis, and some side by side along another."""
+    if 0 in array.strides or abs(array.strides[inner]) <= array.itemsize:
+        return False
+    beside = [
+        size
+        for size, step in zip(array.shape, array.strides, strict=True)
+        if step == array.itemsize
+    ]
+    return max(beside, default=0) >= _SIDE
 
 
 def tensors(*arrays: View | None) -> tuple[int, ...]:

@@ -7,9 +7,11 @@ from math import inf
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.format.program import Attributes
+from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import Final, TypeAlias
 from popc_runtime.kernels.core.rounding_mode import Rounding
 from popc_runtime.native.binding import NativeBinding
+from popc_runtime.native.contiguous import straightened
 from popc_runtime.native.forms import map_record
 from popc_runtime.native.record import MAX_RANK, Record
 
@@ -141,7 +143,9 @@ def map_of(
         return None
     if Rounding.of(binding.attributes):
         return None
-    return map_record(kernel, out, inputs, parameters, (binding.output_dtypes[0], *types))
+    straight, before = straightened(binding, inputs, out)
+    record = map_record(kernel, out, straight, parameters, (binding.output_dtypes[0], *types))
+    return replace(record, before=before)
 
 
 def unary(name: str, binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:

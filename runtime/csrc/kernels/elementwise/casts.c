@@ -104,6 +104,13 @@ UNARY_LOOP(f32_f16_rest, float, Half, to_half(x))
 #if defined(__F16C__)
 static void f16_f32(char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {
     int64_t i = 0;
+#if defined(__AVX512F__)
+    if (steps[0] == 4 && steps[1] == 2)
+        for (; i + 16 <= n; i += 16)
+            _mm512_storeu_ps(
+                (float *)(out + 4 * i),
+                _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(in[0] + 2 * i))));
+#endif
     if (steps[0] == 4 && steps[1] == 2)
         for (; i + 8 <= n; i += 8)
             _mm256_storeu_ps(
@@ -115,6 +122,13 @@ static void f16_f32(char *out, char *const *in, const int64_t *steps, int64_t n,
 
 static void f32_f16(char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {
     int64_t i = 0;
+#if defined(__AVX512F__)
+    if (steps[0] == 2 && steps[1] == 4)
+        for (; i + 16 <= n; i += 16)
+            _mm256_storeu_si256(
+                (__m256i *)(out + 2 * i),
+                _mm512_cvtps_ph(_mm512_loadu_ps((const float *)(in[0] + 4 * i)), 0));
+#endif
     if (steps[0] == 2 && steps[1] == 4)
         for (; i + 8 <= n; i += 8)
             _mm_storeu_si128(

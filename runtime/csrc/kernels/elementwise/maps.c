@@ -75,6 +75,7 @@
 
 #define LOGICAL(_)    \
     _(And, 1, a && b) \
+    _(Equal, 1, !a == !b) \
     _(Or, 1, a || b)  \
     _(Xor, 1, !a != !b)
 // clang-format on

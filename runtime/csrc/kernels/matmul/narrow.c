@@ -44,3 +44,27 @@ void ISA(multiply_column)(
     for (; i < rows; i++)
         sum_rows(left + i * left_row, left_row, right, k, out.data + i * out.row, out.row, 1);
 }
+
+// Lines of the right matrix, weighted, are added to the result; `rows` is a constant.
+INLINE void add_lines(
+    const float *left, const float *right, int64_t row, float *out, int64_t columns,
+    const int rows) {
+    int64_t j = 0;
+    for (; j + LANES <= columns; j += LANES) {
+        Floats total = load(out + j);
+        UNROLLED_FOR (int i = 0; i < rows; i++) total += left[i] * load(right + i * row + j);
+        store(out + j, total);
+    }
+    for (; j < columns; j++)
+        for (int i = 0; i < rows; i++) out[j] += left[i] * right[i * row + j];
+}
+
+void ISA(multiply_unpacked_row)(
+    const float *left, const float *right, int64_t row, int64_t k, float *out, int64_t columns) {
+    enum { LINES = 8 };
+    for (int64_t j = 0; j < columns; j++) out[j] = 0;
+    int64_t p = 0;
+    for (; p + LINES <= k; p += LINES)
+        add_lines(left + p, right + p * row, row, out, columns, LINES);
+    for (; p < k; p++) add_lines(left + p, right + p * row, row, out, columns, 1);
+}

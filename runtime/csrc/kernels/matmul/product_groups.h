@@ -27,4 +27,10 @@ static inline void choose_groups(
     *rows = ceil_div(row_panels, down) * TILE_ROWS;
 }
 
+// Columns of a chunk of lines that are read where they lie: long stretches, but for two threads.
+static inline int64_t columns_of_lines(int64_t n) {
+    enum { LONG = 512 };
+    return lesser(padded(ceil_div(n, 2), WHOLE_COLUMNS), LONG);
+}
+
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../support/fits.h"
+#include "operands.h"
 #include "product_groups.h"
 #include "right_panels.h"
 
@@ -58,16 +59,6 @@ static bool is_batched(const int64_t *strides, int rank) {
 
 // -- preparing ------------------------------------------------------------------------------------
 
-static int64_t stride_of(const Tensor *tensor, int axis) {
-    return tensor->dims[axis] == 1 ? 0 : tensor->strides[axis] / item_size(tensor->dtype);
-}
-
-// Halves are read only to be packed.
-static bool is_right_type(const Tensor *right) {
-    const bool half = right->dtype == F16 || right->dtype == BF16;
-    return right->dtype == F32 || (half && right->constant && !right->packed);
-}
-
 static void read_batch(State *state, const Tensor *const operands[4]) {
     int64_t *strides[] = {
         state->left_batch, state->right_batch, state->out_batch, state->residual_batch};
@@ -76,12 +67,6 @@ static void read_batch(State *state, const Tensor *const operands[4]) {
         for (int i = 0; i < 4; i++)
             strides[i][axis] = operands[i]->data ? stride_of(operands[i], axis) : 0;
     }
-}
-
-// Whether numbers of a row lie side by side.
-static bool has_lines(const Tensor *matrix) {
-    const int column = matrix->rank - 1;
-    return matrix->dims[column] == 1 || matrix->strides[column] == (int64_t)sizeof(float);
 }
 
 // All operands have the rank of `out`; batch dimensions of 1 are repeated.
@@ -136,6 +121,12 @@ static bool is_few(const State *state) {
     return state->batch == 1 && state->m <= FEW_ROWS && reads_rows(state);
 }
 
+// Whether a single row meets each number of the right matrix once, where it lies.
+static bool reads_lines(const State *state) {
+    return is_few(state) && state->m == 1 && !state->packed && !state->halves &&
+           state->right_column == 1;
+}
+
 // Floats of the left matrix that are packed before all else.
 static int64_t early_rows(const State *state) {
     return state->tall ? 0 : padded(padded(state->m, TILE_ROWS) * state->k, 16);
@@ -170,6 +161,7 @@ static void *prepare(Params *params, Needs *needs) {
     }
     choose_groups(
         state->m, state->n, state->k, is_few(state), &state->row_group, &state->column_group);
+    if (!constant && reads_lines(state)) state->column_group = columns_of_lines(state->n);
     state->packs_early = !constant && state->row_group < state->m;
     state->tall = state->column_group >= state->n && state->row_group < state->m;
     const int64_t right_floats = padded(state->n, PANEL_COLUMNS) * state->k;
@@ -312,7 +304,11 @@ static void few_chunk(void *context, int64_t chunk, int thread) {
         return;
     }
     const float *right = state->packed + j * state->k;
-    if (state->m == 1)
+    if (reads_lines(state))
+        ISA(multiply_unpacked_row)(
+            state->left, (const float *)state->right + j, state->right_row, state->k, out.data,
+            width);
+    else if (state->m == 1)
         ISA(multiply_row)(state->left, right, state->k, out.data, width);
     else
         ISA(multiply_few)(state->left, state->left_row, right, state->k, out, state->m, width);
@@ -382,7 +378,8 @@ static Failure run_product(const void *argument, const Run *run) {
         share_chunks(run, ceil_div(state->m, state->row_group), column_chunk, &job);
         return OK;
     }
-    if (is_few(state) && (state->packed || (state->halves && state->m == 1))) {
+    const bool lies = state->packed || (state->halves && state->m == 1) || reads_lines(state);
+    if (is_few(state) && lies) {
         share_chunks(run, ceil_div(state->n, state->column_group), few_chunk, &job);
         return OK;
     }

@@ -171,6 +171,10 @@ static void move_plane(
         turn_bytes((const uint8_t *)from, fc, (uint8_t *)to, tr, columns, rows);
         return;
     }
+    if (move->size == 2 && fr == 2 && tc == 2 && rows >= 8 && columns >= 8) {
+        turn_halves(from, fc, to, tr, columns, rows);
+        return;
+    }
     switch (move->size) {
         case 1: plane_uint8_t(from, to, rows, columns, fr, fc, tr, tc); break;
         case 2: plane_Bytes2(from, to, rows, columns, fr, fc, tr, tc); break;

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "../norm/row_sums.h"
 #include "../support/extremes.h"
 #include "../support/simd.h"
 #include "../support/wide.h"
@@ -31,7 +32,7 @@ typedef double (*RealStep)(double total, double value);
 typedef int64_t (*WholeOf)(const char *from);
 typedef int64_t (*WholeStep)(int64_t total, int64_t value);
 
-INLINE double plus(double a, double b) { return a + b; }
+INLINE double real_plus(double a, double b) { return a + b; }
 INLINE double times(double a, double b) { return a * b; }
 INLINE double lesser_real(double a, double b) { return LESSER(a, b); }
 INLINE double larger_real(double a, double b) { return LARGER(a, b); }

@@ -24,6 +24,22 @@ furthest_of(const char *at, int64_t n, int64_t along, int16_t infinity, bool gre
     return total;
 }
 
+// The same of elements side by side, as many at once as vectors hold.
+INLINE int16_t furthest_in_line(const char *from, int64_t n, int16_t infinity, bool greatest) {
+    const int16_t *at = (const int16_t *)from, last = greatest ? INT16_MAX : INT16_MIN;
+    int16_t strips[EXTREME_STRIPS];
+    int64_t i = 0;
+    for (int s = 0; s < EXTREME_STRIPS; s++) strips[s] = (int16_t)~last;
+    for (; i + EXTREME_STRIPS <= n; i += EXTREME_STRIPS)
+        for (int s = 0; s < EXTREME_STRIPS; s++)
+            strips[s] = further(strips[s], place_of_half(at[i + s], infinity, last), greatest);
+    int16_t total = furthest_of((const char *)(at + i), n - i, 2, infinity, greatest);
+    for (int s = 0; s < EXTREME_STRIPS / 2; s++)
+        strips[s] = further(strips[s], strips[s + EXTREME_STRIPS / 2], greatest);
+    for (int s = 0; s < EXTREME_STRIPS / 2; s++) total = further(total, strips[s], greatest);
+    return total;
+}
+
 INLINE void fold_halves(const Fold *fold, int16_t infinity, bool greatest) {
     const int16_t last = greatest ? INT16_MAX : INT16_MIN;
     const int64_t width = fold->width, along = fold->along, across = fold->across, n = fold->n;
@@ -38,7 +54,7 @@ INLINE void fold_halves(const Fold *fold, int16_t infinity, bool greatest) {
     else
         for (int64_t b = 0; b < width; b++) {
             const char *at = fold->from + b * across;
-            totals[b] = along == 2 ? furthest_of(at, n, 2, infinity, greatest)
+            totals[b] = along == 2 ? furthest_in_line(at, n, infinity, greatest)
                                    : furthest_of(at, n, along, infinity, greatest);
         }
     for (int64_t b = 0; b < width; b++) {

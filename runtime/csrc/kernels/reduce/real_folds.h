@@ -60,40 +60,52 @@ INLINE TYPE OF(lesser)(TYPE a, TYPE b) { return LESSER(a, b); }
 INLINE TYPE OF(larger)(TYPE a, TYPE b) { return LARGER(a, b); }
 
 // Extremes of numbers side by side, without making them wider.
+INLINE TYPE OF(extreme)(const TYPE *at, int64_t n, TYPE (*const chosen)(TYPE, TYPE)) {
+    TYPE strips[EXTREME_STRIPS];
+    memcpy(strips, at, sizeof(strips));
+    int64_t i = EXTREME_STRIPS;
+    for (; i + EXTREME_STRIPS <= n; i += EXTREME_STRIPS)
+        for (int s = 0; s < EXTREME_STRIPS; s++) strips[s] = chosen(strips[s], at[i + s]);
+    for (; i < n; i++) strips[0] = chosen(strips[0], at[i]);
+    for (int s = 0; s < EXTREME_STRIPS / 2; s++)
+        strips[s] = chosen(strips[s], strips[s + EXTREME_STRIPS / 2]);
+    for (int s = 1; s < EXTREME_STRIPS / 2; s++) strips[0] = chosen(strips[0], strips[s]);
+    return strips[0];
+}
+INLINE TYPE OF(least)(const TYPE *at, int64_t n) { return OF(extreme)(at, n, OF(lesser)); }
+INLINE TYPE OF(greatest)(const TYPE *at, int64_t n) { return OF(extreme)(at, n, OF(larger)); }
+
 INLINE void OF(fold_extreme)(
-    const Fold *fold, double start, TYPE (*const chosen)(TYPE, TYPE), const RealStep combined) {
-    const int64_t n = fold->n;
-    if (fold->along != (int64_t)sizeof(TYPE) || n < EXTREME_STRIPS) {
+    const Fold *fold, double start, TYPE (*const in_line)(const TYPE *, int64_t),
+    const RealStep combined) {
+    if (fold->along != (int64_t)sizeof(TYPE) || fold->n < EXTREME_STRIPS) {
         OF(fold)(fold, start, OF(value), combined);
         return;
     }
     for (int64_t b = 0; b < fold->width; b++) {
-        const TYPE *at = (const TYPE *)(fold->from + b * fold->across);
-        TYPE strips[EXTREME_STRIPS];
-        memcpy(strips, at, sizeof(strips));
-        int64_t i = EXTREME_STRIPS;
-        for (; i + EXTREME_STRIPS <= n; i += EXTREME_STRIPS)
-            for (int s = 0; s < EXTREME_STRIPS; s++) strips[s] = chosen(strips[s], at[i + s]);
-        for (; i < n; i++) strips[0] = chosen(strips[0], at[i]);
-        double total = fold->sums[b].real;
-        for (int s = 0; s < EXTREME_STRIPS; s++) total = combined(total, (double)strips[s]);
-        fold->sums[b].real = total;
+        const TYPE *line = (const TYPE *)(fold->from + b * fold->across);
+        fold->sums[b].real = combined(fold->sums[b].real, (double)in_line(line, fold->n));
     }
 }
+
+#define IN_LINE(OF_FLOATS, OTHERS) _Generic((TYPE){0}, float: OF_FLOATS, default: OTHERS)
 
 static void OF(step)(const Fold *given, Step step) {
     const Fold copy = *given, *const fold = &copy;  // which no result is written to
     const double start = first_value(F64, step).real;
     switch (step) {
-        case ADD: OF(fold)(fold, start, OF(value), plus); break;
-        case ADD_ABS: OF(fold)(fold, start, OF(size), plus); break;
-        case ADD_SQUARE: OF(fold)(fold, start, OF(square), plus); break;
-        case ADD_EXP: OF(fold)(fold, start, OF(exponential), plus); break;
+        case ADD: OF(fold)(fold, start, OF(value), real_plus); break;
+        case ADD_ABS: OF(fold)(fold, start, OF(size), real_plus); break;
+        case ADD_SQUARE: OF(fold)(fold, start, OF(square), real_plus); break;
+        case ADD_EXP: OF(fold)(fold, start, OF(exponential), real_plus); break;
         case MULTIPLY: OF(fold)(fold, start, OF(value), times); break;
-        case LEAST: OF(fold_extreme)(fold, start, OF(lesser), lesser_real); break;
-        case GREATEST: OF(fold_extreme)(fold, start, OF(larger), larger_real); break;
+        case LEAST: OF(fold_extreme)(fold, start, IN_LINE(smallest, OF(least)), lesser_real); break;
+        case GREATEST:
+            OF(fold_extreme)(fold, start, IN_LINE(largest, OF(greatest)), larger_real);
+            break;
     }
 }
 
+#undef IN_LINE
 #undef OF
 #undef TYPE

@@ -62,6 +62,40 @@ static inline void turn(
         }
 }
 
+typedef uint16_t Eight __attribute__((vector_size(16)));
+typedef uint16_t LooseEight __attribute__((vector_size(16), aligned(1), may_alias));
+
+// Pairs of lines four apart are woven, three times.
+INLINE void turn_square_of_halves(const char *from, int64_t row, char *to, int64_t to_row) {
+    Eight lines[8], woven[8];
+    UNROLLED_FOR (int i = 0; i < 8; i++) lines[i] = *(const LooseEight *)(from + i * row);
+    UNROLLED_FOR (int times = 0; times < 3; times++) {
+        UNROLLED_FOR (int i = 0; i < 4; i++) {
+            const Eight a = lines[i], b = lines[i + 4];
+            woven[2 * i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+            woven[2 * i + 1] = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+        }
+        UNROLLED_FOR (int i = 0; i < 8; i++) lines[i] = woven[i];
+    }
+    UNROLLED_FOR (int i = 0; i < 8; i++) *(LooseEight *)(to + i * to_row) = lines[i];
+}
+
+// to[j][i] = from[i][j] of at least eight by eight elements of 16 bits, whose rows are bytes apart, so
+// that lines of 64 bytes are written whole; the last squares reach back, and write again what is there.
+static inline void turn_halves(
+    const char *from, int64_t row, char *to, int64_t to_row, int64_t rows, int64_t columns) {
+    enum { SIDE = 8, LINE = 32, SIZE = 2 };
+    for (int64_t top = 0; top < rows; top += LINE)
+        for (int64_t left = 0; left < columns; left += SIDE) {
+            const int64_t j = left + SIDE > columns ? columns - SIDE : left;
+            for (int64_t at = top; at < top + LINE && at < rows; at += SIDE) {
+                const int64_t i = at + SIDE > rows ? rows - SIDE : at;
+                turn_square_of_halves(
+                    from + i * row + j * SIZE, row, to + j * to_row + i * SIZE, to_row);
+            }
+        }
+}
+
 typedef uint8_t Sixteen __attribute__((vector_size(16)));
 typedef uint8_t LooseSixteen __attribute__((vector_size(16), aligned(1), may_alias));
 

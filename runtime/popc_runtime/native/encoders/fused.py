@@ -13,6 +13,7 @@ from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.parts.fused_steps import FusedStep, last_uses, steps_of
 from popc_runtime.native.binding import NativeBinding, Space
+from popc_runtime.native.contiguous import straightened
 from popc_runtime.native.encode import encode
 from popc_runtime.native.halves import ROUNDING
 from popc_runtime.native.record import Encoder, Record, tensor_words
@@ -71,7 +72,10 @@ def _fused(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     steps = steps_of(binding.attributes, len(binding.inputs))
     stand = _Stand()
     last = stand.take(out.shape, out.dtype)
-    records = _step_records(binding, numbers, steps, stand, last)
+    given = [binding.input(index) for index in range(len(binding.inputs))]
+    inputs, before = straightened(binding, given, out)
+    straight = replace(binding, inputs=tuple(inputs))
+    records = _step_records(straight, numbers, steps, stand, last)
     # Rounding other than to the nearest is no map: it draws numbers, or looks at all elements.
     if records is None or any(record.kernel == ROUNDING for record in records):
         return _one_by_one(binding, numbers, steps)
@@ -80,7 +84,7 @@ def _fused(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     if words is None:
         return _one_by_one(binding, numbers, steps)
     views = tuple(view for record in records for view in record.keeps_alive)
-    return Record("FusedMaps", words, (*binding.inputs, out, *views))
+    return Record("FusedMaps", words, (*inputs, out, *views), before=before)
 
 
 def _one_by_one(
