@@ -72,6 +72,15 @@ def _further() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]
     for quantised, zero in ((np.int8, np.array(3, np.int8)), (np.uint8, None), (np.int32, None)):
         operands = [np.arange(40).astype(quantised), np.array(0.5, np.float32), zero]
         yield "DequantizeLinear", operands, {"axis": 0, "block_size": 0, "dtype": "float32"}
+    for target in (np.int8, np.int16, np.uint16):
+        name = np.dtype(target).name
+        how: dict[str, Attribute] = {
+            "axis": 0,
+            "block_size": 0,
+            "dtype": name,
+            "saturate": 1,
+        }
+        yield "QuantizeLinear", [_LINE, np.array(0.5, np.float32), np.array(3, target)], how
     three: list[Array | None] = [_LINE, _LINE + 1, _LINE * 2]
     levels = np.linspace(-1, 1, 5, dtype=np.float32)
     moved: dict[str, Attribute] = {

@@ -55,6 +55,7 @@ _SHARES: Final[Mapping[str, float]] = {
     "ScatterReduce": 0.07,  # of rows
     "Sum": 0.8,  # of a single operand
     "Tile": 0.6,  # along all of four axes
+    "Unique": 0.5,  # along an axis
 }
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 

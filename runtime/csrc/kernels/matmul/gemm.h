@@ -133,8 +133,8 @@ void ISA(multiply_row)(
 void ISA(multiply_unpacked_row)(
     const float *left, const float *right, int64_t row, int64_t k, float *out, int64_t columns);
 
-// Up to FEW_ROWS rows from packed panels, two at least, whose numbers lie side by side: floats from row to row
-// are `left_row`.
+// Up to FEW_ROWS rows from packed panels, two at least, whose numbers lie side by side; from row to row
+// it is `left_row` floats.
 void ISA(multiply_few)(
     const float *left, int64_t left_row, const float *right, int64_t k, Place out, int64_t rows,
     int64_t columns);
