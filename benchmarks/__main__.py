@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.compilers import measure_compilers
 from benchmarks.processes import (
     measure_compilation,
     measure_curve,
@@ -36,6 +37,10 @@ _SECTIONS: Final[Mapping[str, tuple[str, Callable[..., list[dict[str, Any]]]]]] 
     "startup": ("a process: import, load, first result", measure_startup),
     "overhead": ("many additions of eight numbers, beside numpy calls in a loop", measure_overhead),
     "compile": ("compile time, peak memory, archive size", measure_compilation),
+    "compilers": (
+        "processes that compile, beside IREE; and that load elsewhere",
+        measure_compilers,
+    ),
     "curve": ("compile time of synthetic graphs", measure_curve),
 }
 

@@ -23,7 +23,14 @@ from benchmarks.random_orders import make_model
 from benchmarks.subjects import Subject, branching, trained
 from popc_runtime.native import find_library
 
-__all__ = ["measure_compilation", "measure_curve", "measure_loading", "measure_startup"]
+__all__ = [
+    "installed_python",
+    "measure_compilation",
+    "measure_curve",
+    "measure_loading",
+    "measure_startup",
+    "spent",
+]
 
 _ROOT = Path(__file__).resolve().parents[1]
 _FEEDS = "import sys, numpy; x = dict(numpy.load(sys.argv[2]))\n"
@@ -87,7 +94,7 @@ session.run(None, feeds)""",
 def measure_startup(*, quick: bool) -> list[dict[str, Any]]:
     """From nothing to the first result of small trained models, in turns.
 
-    Packages are found as wheels install them, see `_installed_python`.  Inputs are numpy arrays, so
+    Packages are found as wheels install them, see `installed_python`.  Inputs are numpy arrays, so
     that a process which only imports numpy is the least there is; or files, read into plain memory,
     which popc-runtime takes without numpy.
     """
@@ -120,27 +127,27 @@ def _started(subject: Subject, folder: Path, turns: int) -> Iterator[dict[str, A
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in processes}
     for _ in range(turns):
         for name, (code, arguments) in processes.items():
-            start = time.perf_counter(), _spent()
-            _installed_python(code, *arguments)
-            times[name].append((time.perf_counter() - start[0], _spent() - start[1]))
+            start = time.perf_counter(), spent()
+            installed_python(code, *arguments)
+            times[name].append((time.perf_counter() - start[0], spent() - start[1]))
     # The first of each finds the files not yet in memory.
     middle = {
         name: [1e3 * median(column) for column in zip(*each[1:], strict=True)]
         for name, each in times.items()
     }
     theirs = middle["onnxruntime"]
-    for name, (ms, spent) in middle.items():
+    for name, (ms, used) in middle.items():
         yield {
             "model": subject.name,
             "process": name,
             "ms": ms,
             "ratio": ms / theirs[0],
-            "processor ms": spent,
-            "of onnxruntime's": spent / theirs[1],
+            "processor ms": used,
+            "of onnxruntime's": used / theirs[1],
         }
 
 
-def _spent() -> float:
+def spent() -> float:
     """Seconds that processes which have ended took of all processors: less noisy than the clock."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -246,8 +253,8 @@ def _python(code: str, *arguments: str) -> str:
     return _run("-c", code, *arguments)
 
 
-def _installed_python(code: str, *arguments: str) -> None:
-    """The same without the links of editable installs, which cost every process milliseconds.
+def installed_python(code: str, *arguments: str) -> None:
+    """Run a program without the links of editable installs, which cost a process milliseconds.
 
     They are what `site` reads at the start of a process; packages are found on the path instead.
     """

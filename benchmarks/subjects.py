@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ from samples.published import bert_base, mobilenet_v2
 from tests.zoo.inputs import INPUTS
 from tests.zoo.light import NAMES, light_model, picture
 
-__all__ = ["Subject", "branching", "synthetic", "tiny_additions", "trained"]
+__all__ = ["Subject", "branching", "perceptron", "synthetic", "tiny_additions", "trained"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def synthetic(*, quick: bool) -> Iterator[Subject]:
     """Models made on the spot."""
     for rows in (1, 4):
         x = np.random.default_rng(0).normal(size=(rows, 768)).astype(np.float32)
-        yield Subject(f"mlp batch {rows}", _perceptron(rows), {"x": x})
+        yield Subject(f"mlp batch {rows}", perceptron(rows), {"x": x})
     tokens = np.arange(128, dtype=np.int64)[None]
     ones = np.ones_like(tokens)
     words = {"tokens": tokens, "types_of_tokens": 0 * tokens, "mask": ones}
@@ -73,12 +73,11 @@ def synthetic(*, quick: bool) -> Iterator[Subject]:
         yield Subject(name, model.SerializeToString(), {x_name: picture()})
 
 
-def _perceptron(rows: int) -> bytes:
-    """Three layers, 768 - 3072 - 3072 - 768, with Relu between them."""
+def perceptron(rows: int, widths: Sequence[int] = (768, 3072, 3072, 768)) -> bytes:
+    """Layers from one width to the next, with Relu between them."""
     random = np.random.default_rng(0)
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
-    widths = (768, 3072, 3072, 768)
     for i, (inputs, outputs) in enumerate(pairwise(widths)):
         scale = np.float32((2 / inputs) ** 0.5)
         values = random.standard_normal((inputs, outputs), np.float32) * scale
@@ -87,7 +86,7 @@ def _perceptron(rows: int) -> bytes:
         source = f"r{i - 1}" if i else "x"
         nodes.append(helper.make_node("Gemm", [source, f"w{i}", f"b{i}"], [f"g{i}"]))
         nodes.append(helper.make_node("Relu", [f"g{i}"], [f"r{i}"]))
-    return _model(nodes, weights, (rows, 768), nodes[-1].output[0])
+    return _model(nodes, weights, (rows, widths[0]), nodes[-1].output[0])
 
 
 def _chain(length: int, make: Callable[[int], tuple[str, list[str]]], constants: int) -> bytes:
