@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from popc.cli.endings import INTERRUPTED
-from popc_runtime.ground.hints import NoReturn
+from popc_runtime.ground.hints import Final, NoReturn
 
 __all__ = ["main"]
+
+# New objects between two looks for cycles among them: importing makes many, and all of them stay.
+_COLLECTED_AT: Final = 100_000
 
 
 def main() -> NoReturn:
     """The ``popc`` command; all else is imported here, where Ctrl-C has an answer already."""
     try:
+        gc.set_threshold(_COLLECTED_AT)
         from popc.cli.root import start
 
         start()

@@ -23,9 +23,6 @@ from popc_runtime.errors import PopcError, ResourceError, UsageError
 
 __all__ = ["run", "start"]
 
-# New objects between two looks for cycles among them: importing makes many, and all of them stay.
-_COLLECTED_AT: Final = 100_000
-
 # The options of the root command, which may stand behind the verb too: no verb has such options.
 _NESTED: Final = ("cache", "feed")  # verbs with verbs of their own
 _WITH_VALUE: Final = ("--format", "--color")
@@ -134,7 +131,6 @@ def _replace_closed_streams() -> None:
 def start() -> NoReturn:
     """Run the command line of this process, and end it."""
     _replace_closed_streams()
-    gc.set_threshold(_COLLECTED_AT)
     signal.signal(signal.SIGTERM, _on_sigterm)
     code = run(sys.argv[1:])
     gc.freeze()  # all of it goes with the process: nobody has to look for what is in use

@@ -17,7 +17,7 @@ import pytest
 import popc
 import popc.options.conflicts
 from popc.options import SCHEMA, Options, OptionSpec, describe_options
-from popc.options.conflicts import CONFLICTS
+from popc.options.combinations import CONFLICTS, conflicts_among
 from popc.options.kinds import Choice
 
 _PACKAGE: Final = Path(popc.__file__).parent
@@ -40,6 +40,11 @@ def test_a_group_is_part_of_the_options(group: ModuleType) -> None:
     (options,) = _classes(group)
     assert options in Options.__bases__
     assert options.__bases__ == (object,), "groups lie side by side"
+
+
+def test_defaults_go_together() -> None:
+    """Nobody asks if no option is set."""
+    assert not list(conflicts_among(Options()))
 
 
 def test_conflicts_are_asked() -> None:

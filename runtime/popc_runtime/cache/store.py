@@ -7,7 +7,6 @@ Whoever makes an entry holds the lock of its key.  What a killed process leaves 
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -282,7 +281,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _temporary(folder: str, key: str) -> Path:
-    return Path(folder, "tmp", f"{key}.{secrets.token_hex(_DRAWN)}")
+    return Path(folder, "tmp", f"{key}.{os.urandom(_DRAWN).hex()}")
 
 
 def _digest(program: Path) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
@@ -105,7 +104,7 @@ def _held(path: Path) -> BinaryIO:
 
 
 def _beside(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{secrets.token_hex(DRAWN)}{TEMPORARY}")
+    return target.with_name(f".{target.name}.{os.urandom(DRAWN).hex()}{TEMPORARY}")
 
 
 def sync_folder(folder: Path) -> None:
