@@ -1,4 +1,4 @@
-"""What compiling takes as whole processes, beside IREE, and beside what engines do when they load.
+"""Whole processes that compile, beside IREE and beside what engines do when they load a model.
 
 All get the same files, in which shapes are fixed.  IREE imports a file by one program and compiles
 what that has written by another; they are looked for beside Python and on the path.

@@ -1,4 +1,4 @@
-"""What may not be said together, of all groups of options."""
+"""Options that may not be said together, of all groups."""
 
 from __future__ import annotations
 
