@@ -64,6 +64,10 @@ _MODELS: Final = {
         "(float[400,5] x, int64[700] i) => (float[700,5] y) { y = Gather(x, i) }",
         "x",  # indices are looked at twice
     ),
+    "elements": (
+        "(float[40,40] x, int64[40,40] i) => (float[40,40] y) { y = GatherElements(x, i) }",
+        "x i",  # each index is looked at once
+    ),
     "a cache": (
         """(float[1,4,60,8] old, float[1,4,1,8] new) => (float[1,4,61,8] all) {
             all = Concat <axis = 2> (old, new)

@@ -153,6 +153,13 @@ static void *prepare(Params *params, Needs *needs) {
     return NULL;
 }
 
+// What takes elements reads each index once, and so wherever it is.
+static void *prepare_take(Params *params, Needs *needs) {
+    Places *places = prepare(params, needs);
+    if (places && places->axis >= 0) reads_anywhere(needs, &places->indices.data);
+    return places;
+}
+
 // `put` and `bytes` are constants wherever this is called.
 INLINE void exchange(
     const Places *places, int64_t offset, int64_t place, const bool put, const int64_t bytes) {
@@ -180,8 +187,9 @@ INLINE Failure visit_lines_of(
     const Places *given, int64_t begin, int64_t end, const bool put, const int64_t bytes,
     const bool wide) {
     const Places places = *given;  // which the bytes that are written do not change
-    const int64_t *const wide_indices = (const int64_t *)(const void *)places.indices.data;
-    const int32_t *const indices = (const int32_t *)(const void *)places.indices.data;
+    // Each is read once: callers may change what has been looked at.
+    const volatile int64_t *const wide_indices = (const void *)places.indices.data;
+    const volatile int32_t *const indices = (const void *)places.indices.data;
     const int axis = places.axis, last = places.rank - 1;
     const int64_t size = places.sizes[axis], step = places.steps[axis];
     const int64_t along = last == axis ? 0 : places.steps[last];
@@ -321,7 +329,7 @@ static Failure run_one_hot(const void *argument, const Run *run) {
 }
 
 const Kernel ISA(PLACES)[] = {
-    {"TakePlaces", prepare, run_take, NULL},
+    {"TakePlaces", prepare_take, run_take, NULL},
     {"PutPlaces", prepare, run_put, NULL},
     {"OneHot", prepare_one_hot, run_one_hot, NULL},
     {NULL, NULL, NULL, NULL},
