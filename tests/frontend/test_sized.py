@@ -53,6 +53,13 @@ softmax: float: a = Transpose(r) out = Softmax<axis = 1>(a)
 softmax of rows: float: out = Softmax<axis = -1>(r)
 running sum: float: out = CumSum(r, l0)
 running sum from the end: float: out = CumSum<reverse = 1>(r, l0)
+counted by running sums: int64: a = Cast<to = 7>(mask) b = CumSum(a, l0) e = Gather<axis = 0>(b,
+    lm1) f = Squeeze(e, l0) g = Sub(f, f) h = Constant<value = int64 {1}>() out = Range(g, f, h)
+bounded by a function: int64: a = Cast<to = 1>(k) b = Tanh(a) three = Constant<value = float
+    {3.0}>() d = Mul(b, three) e = Ceil(d) f = Cast<to = 7>(e) g = Sub(f, f) h = Constant<value =
+    int64 {1}>() out = Range(g, f, h)
+bounded by a sign: int64: a = Sign(k) g = Sub(a, a) h = Constant<value = int64 {1}>() out =
+    Range(g, a, h)
 product of matrices: float: t = Transpose(y) out = MatMul(r, t)
 product along: float: t = Transpose(r) out = MatMul(t, r)
 product of rows: float: t = Transpose(r) out = MatMul(r, t)

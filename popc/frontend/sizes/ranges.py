@@ -163,9 +163,22 @@ def _sum(op: Op, of: RangeOf) -> Range:
     return product_of_ranges(of(x), (count, count))
 
 
+def _running_sum(op: Op, of: RangeOf) -> Range:
+    """One element up to all along the axis are added, or none."""
+    low, high = of(op.operand(0))
+    count = float(_along_axis(op) + 1)
+    least, most = product_of_ranges((low, high), (count, count))
+    return min(low, least, 0), max(high, most, 0)
+
+
 def _within_0_and_1(op: Op, of: RangeOf) -> Range:
     del op, of
     return 0, 1
+
+
+def _within_1(op: Op, of: RangeOf) -> Range:
+    del op, of
+    return -1, 1
 
 
 def _check_size(op: Op, of: RangeOf) -> Range:
@@ -197,8 +210,10 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "CheckSize": _check_size,
     "Clip": _clip,
     "Concat": _of_all,
+    "CumSum": _running_sum,
     "Div": _div,
     "Floor": _rounded(floor, floor),
+    "HardSigmoid": _within_0_and_1,
     "Max": _max,
     "Min": _min,
     "Mod": _mod,
@@ -209,9 +224,11 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "Relu": _relu,
     "Round": _rounded(floor, ceil),
     "Sigmoid": _within_0_and_1,
+    "Sign": _within_1,
     "Softmax": _within_0_and_1,
     "Sqrt": _sqrt,
     "Sub": _sub,
+    "Tanh": _within_1,
     "Where": _of_choices,
 }
 
