@@ -26,11 +26,18 @@ _SUFFIXES: Final[Mapping[DType | None, str]] = {
 }
 
 
+_NARROW: Final = (DType.BOOL, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
+_HALVES: Final = (DType.FLOAT16, DType.BFLOAT16)
+
+
 def _cast(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """By way of the type that maps compute with; a few pairs have loops of their own."""
     source, target = binding.input_dtypes[0], binding.output_dtypes[0]
     direct = f"Cast_{_SUFFIXES.get(source)}_{_SUFFIXES.get(target)}"
-    name = direct if direct in numbers else copy_of(source)
+    # Narrow integers are exact in float32, whose conversion to halves is one of vectors.
+    by_floats = source in _NARROW and target in _HALVES
+    copy = "Copy_f32" if by_floats else copy_of(source)
+    name = direct if direct in numbers else copy
     out = binding.output()
     if Rounding.of(binding.attributes) or out.ndim > MAX_RANK or out.size == 0:
         return None
