@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import product
 from math import isfinite
 from typing import Any, BinaryIO, Final, TypedDict, Unpack
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final, TypedDict, Unpack
 from popc.frontend import ModelSource
 from popc.request import CompileRequest, OptionsSource, TrainingSource
 from popc_runtime.errors import UsageError
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import frozen, replace
 
 __all__ = ["Requests", "SeveralKeywords", "several_requests"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -33,6 +32,7 @@ from popc_runtime.format import (
     Slot,
     pack_panels,
 )
+from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.core.operands import Operands
 from popc_runtime.native.encoders.conv import packing_of_weights
 from popc_runtime.native.views import View

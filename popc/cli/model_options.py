@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import fields, replace
 from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -22,7 +21,7 @@ from popc.inputs.arguments import (
     read_stdin,
 )
 from popc_runtime.errors import UsageError
-from popc_runtime.ground.frozen import frozen
+from popc_runtime.ground.frozen import field_names, frozen, replace
 from popc_runtime.process.paths import is_url
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class ModelSettings:
     @property
     def is_empty(self) -> bool:
         """True if nothing is set."""
-        return not any(getattr(self, field.name) for field in fields(self))
+        return not any(getattr(self, name) for name in field_names(type(self)))
 
     def as_given(self, folder: str, train: Path | None) -> dict[str, object]:
         """The settings as they were given, with the content of files; ``folder`` is the cache.
@@ -88,7 +87,7 @@ class ModelSettings:
 
         arrays = [item for item in self.bind if item.endswith((".npy", ".npz"))]
         return {
-            **{field.name: getattr(self, field.name) for field in fields(self)},
+            **{name: getattr(self, name) for name in field_names(type(self))},
             "options": None if self.options is None else given_file(self.options, folder),
             "train": None if train is None else given_file(train, folder),
             "arrays": [given_file(item.partition("=")[2], folder) for item in arrays],

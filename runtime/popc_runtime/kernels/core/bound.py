@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from functools import partial
 from types import BuiltinMethodType
 from typing import Any, Final, TypeAlias, TypeVar
@@ -19,6 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 
 from popc_runtime.format.dtypes import Array
+from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.core.operands import Operands
 
 __all__ = ["Bound", "Call", "Result", "guarded", "merged_view", "plain_calls", "while_binding"]
