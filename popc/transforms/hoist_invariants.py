@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS
@@ -14,6 +14,8 @@ from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["HoistInvariants"]
+
+_DECODE: Final = "CastThenPow2Scale"
 
 
 @frozen
@@ -34,21 +36,28 @@ class HoistInvariants(Pass):
     """
 
     name: ClassVar[str] = "hoist_invariants"
-    keeps_float8: bool = False
+    target: str = ""
 
     @classmethod
     def of(cls, context: PassContext) -> Self:
         """The pass that ``context`` asks for."""
-        return cls(find_target(context.options.target).conv.fp8_in_fp16_out_units > 0)
+        return cls(context.options.target)
 
     def run(self, graph: Graph) -> int:
         """Hoist level by level, innermost first; the number of ops moved."""
         changes = 0
+        keeps_float8 = self._keeps_float8(graph)
         for outer in reversed(list(graph.walk())):
             for op in outer.holders:
                 if callee_of(op) is None:  # others may call it too
-                    changes += _hoist_from(outer, op, keeps_float8=self.keeps_float8)
+                    changes += _hoist_from(outer, op, keeps_float8=keeps_float8)
         return changes
+
+    def _keeps_float8(self, graph: Graph) -> bool:
+        """True if the target multiplies what the graph has of such floats."""
+        if not self.target or not any(inner.may_have({_DECODE}) for inner in graph.walk()):
+            return False
+        return find_target(self.target).conv.fp8_in_fp16_out_units > 0
 
 
 def _hoist_from(outer: Graph, owner: Op, *, keeps_float8: bool) -> int:
@@ -70,7 +79,7 @@ def _hoist_from(outer: Graph, owner: Op, *, keeps_float8: bool) -> int:
 
 
 def _widens_float8(op: Op) -> bool:
-    return op.op_type == "CastThenPow2Scale" and op.operand(0).type.dtype in DEVICE_FLOATS8
+    return op.op_type == _DECODE and op.operand(0).type.dtype in DEVICE_FLOATS8
 
 
 def _try_to_copy(outer: Graph, op: Op, twins: dict[Tensor, Tensor]) -> bool:
