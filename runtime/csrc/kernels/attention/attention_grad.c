@@ -112,7 +112,7 @@ static void multiply(
                 const Place place = {out.data + i * out.row + j, out.row, i, j};
                 ISA(multiply_tile)(
                     lefts + i * k + done * TILE_ROWS, rights + j * k + done * TILE_COLUMNS, depth,
-                    place, rows, columns, add || done > 0);
+                    place, rows, columns, add || done > 0, NO_ENDING);
             }
         }
     }

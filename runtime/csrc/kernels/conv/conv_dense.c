@@ -6,11 +6,15 @@
 #include "conv.h"
 
 enum { PIXEL_PANELS = 4 };  // panels of a chunk: their slices stay in the second cache
+// Tiles of rows for which collecting windows takes longer than it saves; floats of an input beyond which
+// it does not, as a copy asks memory for more at once than products do.
+enum { FEW_TILES = 4, MOST_FLOATS = 3 << 20 };
 
 typedef struct {
     Conv conv;
     int64_t k;  // in * window
     bool direct;  // windows are single pixels: the input is read where it lies
+    bool by_lines;  // windows need not be collected where they are in one line
     float *packed;  // constant weights, group after group
     int64_t packed_group;  // floats
     int64_t *offsets;  // of each of the k numbers of a window, from the place of its pixel
@@ -97,6 +101,8 @@ static void *prepare(Params *params, Needs *needs) {
     }
     state->k = conv->in * conv->window;
     state->direct = reads_in_place(conv);
+    state->by_lines = conv->out <= FEW_TILES * TILE_ROWS &&
+                      conv->in * conv->size[0] * conv->size[1] * conv->size[2] <= MOST_FLOATS;
     state->packed_group = padded(conv->out, TILE_ROWS) * state->k;
     if (!allocate(state)) {
         release(state);
@@ -219,14 +225,65 @@ static void collect_early(void *context, int64_t chunk, int thread) {
     }
 }
 
+// A slice of the windows of some panels: collected, or where they lie in the input, if all pixels of a
+// panel are in one line.
+typedef struct {
+    const float *collected;
+    const float *lines[PIXEL_PANELS];  // NULL: collected
+    int64_t done, depth;
+} Windows;
+
+// The place of the first pixel of a panel, if its windows need not be collected.
+static const float *line_of(const State *state, const float *input, int64_t first, int count) {
+    Stretch stretches[TILE_COLUMNS];
+    if (count < TILE_COLUMNS || !state->by_lines) return NULL;
+    if (find_stretches(state, first, count, stretches) > 1) return NULL;
+    return input + stretches[0].place;
+}
+
+// By the thread that multiplies them next.
+static void collect_late(
+    const Job *job, int64_t plane, int64_t first, int64_t width, float *own, Windows *windows) {
+    const int64_t begin = windows->done, end = begin + windows->depth;
+    const float *input = input_of(job, plane);
+    windows->collected = own;
+    for (int64_t j = 0; j < width; j += TILE_COLUMNS, own += TILE_COLUMNS * windows->depth) {
+        const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;
+        const float *line = line_of(job->state, input, first + j, count);
+        windows->lines[j / TILE_COLUMNS] = line;
+        if (!line) collect(job->state, input, first + j, count, begin, end, own);
+    }
+}
+
+// A slice of the sums of a tile.
+static void multiply_windows(
+    const State *state, const Windows *windows, const float *left, Place out, int rows, int64_t j,
+    int columns, Ending ending) {
+    const float *line = windows->lines[j / TILE_COLUMNS], *const lines[] = {line, line + LANES};
+    const bool add = windows->done > 0;
+    if (line)
+        ISA(multiply_lines)(
+            left, lines, state->offsets + windows->done, windows->depth, out.data, out.row, rows,
+            add, ending);
+    else
+        ISA(multiply_tile)(
+            left, windows->collected + j * windows->depth, windows->depth, out, rows, columns, add,
+            ending);
+}
+
 // A slice of the sums of height x width results.
 static void multiply_slice(
-    const State *state, const float *left, const float *windows, int64_t done, int64_t depth,
-    Place out, int64_t height, int64_t width, const Epilogue *epilogue) {
+    const State *state, const float *left, const Windows *windows, Place out, int64_t height,
+    int64_t width, const Epilogue *epilogue) {
+    const int64_t done = windows->done, depth = windows->depth;
     const bool last = done + depth == state->k;
+    const bool ends = last && !epilogue->residual && !epilogue->column_bias &&
+                      !epilogue->activation;
     for (int64_t i = 0; i < height; i += TILE_ROWS) {
         const int rows = height - i < TILE_ROWS ? (int)(height - i) : TILE_ROWS;
         Place tile = {out.data + i * out.row, out.row, out.first_row + i, out.first_column};
+        Ending ending = {NULL, ends && epilogue->relu};
+        if (ends && epilogue->row_bias) ending.bias = epilogue->row_bias + tile.first_row;
         for (int64_t j = 0; j < width; j += TILE_COLUMNS) {
             const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;
             const Place part = {tile.data + j, out.row, 0, 0};
@@ -237,11 +294,11 @@ static void multiply_slice(
                 expect(
                     epilogue->residual + (out.first_row + next) * out.row + out.first_column + j,
                     out.row, ahead, count);
-            ISA(multiply_tile)(
-                left + i * state->k + done * TILE_ROWS, windows + j * depth, depth, part, rows,
-                count, done > 0);
+            multiply_windows(
+                state, windows, left + i * state->k + done * TILE_ROWS, part, rows, j, count,
+                ending);
         }
-        if (last) ISA(finish)(epilogue, tile, rows, width);
+        if (last && !ends) ISA(finish)(epilogue, tile, rows, width);
     }
 }
 
@@ -266,21 +323,13 @@ static void convolve(void *context, int64_t chunk, int thread) {
     for (int64_t done = 0; done < state->k; done += DEPTH) {
         const int64_t depth = state->k - done < DEPTH ? state->k - done : DEPTH;
         if (pool_is_stopped()) return;
-        const float *windows;
-        if (state->early) {
-            windows = job->windows + plane * state->panels_size +
-                      done * padded(conv->pixels, TILE_COLUMNS) + first * depth;
-        } else {
-            float *own = (float *)job->run->own[thread];
-            windows = own;
-            for (int64_t j = 0; j < width; j += TILE_COLUMNS) {
-                const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;
-                collect(
-                    state, input_of(job, plane), first + j, count, done, done + depth,
-                    own + j * depth);
-            }
-        }
-        multiply_slice(state, left, windows, done, depth, out, height, width, &epilogue);
+        Windows windows = {.done = done, .depth = depth};
+        if (state->early)
+            windows.collected = job->windows + plane * state->panels_size +
+                                done * padded(conv->pixels, TILE_COLUMNS) + first * depth;
+        else
+            collect_late(job, plane, first, width, (float *)job->run->own[thread], &windows);
+        multiply_slice(state, left, &windows, out, height, width, &epilogue);
     }
 }
 

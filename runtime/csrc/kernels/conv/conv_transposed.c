@@ -151,7 +151,7 @@ static void multiply(const Task *task, int64_t first, int64_t count) {
                 ISA(multiply_lines)(
                     weights + row / state->rows * line, right, phase->offsets + done * phase->taps,
                     channels * phase->taps, sums + row * TILE_COLUMNS, TILE_COLUMNS,
-                    (int)lesser(state->rows, task->rows - row), done > 0);
+                    (int)lesser(state->rows, task->rows - row), done > 0, NO_ENDING);
         }
     }
 }

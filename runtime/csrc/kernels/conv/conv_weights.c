@@ -276,11 +276,12 @@ static void multiply_rows(
     for (int64_t i = 0; i < conv->out; i += state->rows, left += TILE_ROWS * state->k) {
         const int rows = (int)(conv->out - i < state->rows ? conv->out - i : state->rows);
         if (state->in_place)
-            ISA(multiply_lines)(left, vectors, places, depth, sums + i * row, row, rows, add);
+            ISA(multiply_lines)(
+                left, vectors, places, depth, sums + i * row, row, rows, add, NO_ENDING);
         else
             ISA(multiply_tile)(
                 left, windows, depth, (Place){sums + i * row, row, 0, 0}, rows,
-                state->columns <= LANES ? LANES : TILE_COLUMNS, add);
+                state->columns <= LANES ? LANES : TILE_COLUMNS, add, NO_ENDING);
     }
 }
 

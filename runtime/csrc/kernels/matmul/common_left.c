@@ -126,7 +126,8 @@ static void multiply_panel(
         for (int64_t p = 0; p < share; p += LINE) __builtin_prefetch(next + p, 0, 2);
         const Place tile = {out.data + i * out.row, out.row, 0, 0};
         ISA(multiply_tile)(
-            left + i * depth, right, depth, tile, (int)lesser(rows - i, TILE_ROWS), columns, add);
+            left + i * depth, right, depth, tile, (int)lesser(rows - i, TILE_ROWS), columns, add,
+            NO_ENDING);
     }
 }
 

@@ -25,7 +25,7 @@ INLINE void multiply_line(
 // `rows` and `vectors` are constants wherever this is called, so that the sums stay in registers.
 INLINE void multiply_rows(
     const float *left, PanelColumns right, int64_t depth, float *out, int64_t out_row,
-    const int rows, const int vectors, bool add, Ahead ahead) {
+    const int rows, const int vectors, bool add, Ending ending, Ahead ahead) {
     Floats sums[TILE_ROWS][2];
     UNROLLED_FOR (int i = 0; i < rows; i++)
         UNROLLED_FOR (int v = 0; v < vectors; v++)
@@ -45,22 +45,24 @@ INLINE void multiply_rows(
     }
     if (AT_ONCE > 1 && p < depth)
         multiply_line(left, right.data, right.second, rows, vectors, sums);
+    if (ending.bias || ending.relu) end_rows(ending, rows, vectors, sums);
     UNROLLED_FOR (int i = 0; i < rows; i++)
         UNROLLED_FOR (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }
 
 #define CASE(N, VECTORS) \
-    case N: multiply_rows(left, right, depth, out, out_row, N, VECTORS, add, ahead); break;
+    case N: multiply_rows(left, right, depth, out, out_row, N, VECTORS, add, ending, ahead); break;
 // A tile that is `VECTORS` vectors wide, all of which are written.
-#define MULTIPLY(NAME, VECTORS)                                                                  \
-    static void NAME(                                                                            \
-        const float *left, PanelColumns right, int64_t depth, float *out, int64_t out_row,       \
-        int rows, bool add, Ahead ahead) {                                                       \
-        switch (rows) {                                                                          \
-            ROW_CASES(CASE, VECTORS)                                                             \
-            default:                                                                             \
-                multiply_rows(left, right, depth, out, out_row, TILE_ROWS, VECTORS, add, ahead); \
-        }                                                                                        \
+#define MULTIPLY(NAME, VECTORS)                                                                \
+    static void NAME(                                                                          \
+        const float *left, PanelColumns right, int64_t depth, float *out, int64_t out_row,     \
+        int rows, bool add, Ending ending, Ahead ahead) {                                      \
+        switch (rows) {                                                                        \
+            ROW_CASES(CASE, VECTORS)                                                           \
+            default:                                                                           \
+                multiply_rows(                                                                 \
+                    left, right, depth, out, out_row, TILE_ROWS, VECTORS, add, ending, ahead); \
+        }                                                                                      \
     }
 
 MULTIPLY(multiply_full, 2)
@@ -68,13 +70,13 @@ MULTIPLY(multiply_half, 1)
 
 static void multiply_one(
     const float *left, PanelColumns right, int64_t depth, Place out, int rows, int columns,
-    bool add, Ahead ahead) {
+    bool add, Ending ending, Ahead ahead) {
     if (columns == TILE_COLUMNS) {
-        multiply_full(left, right, depth, out.data, out.row, rows, add, ahead);
+        multiply_full(left, right, depth, out.data, out.row, rows, add, ending, ahead);
         return;
     }
     if (columns == LANES) {
-        multiply_half(left, right, depth, out.data, out.row, rows, add, ahead);
+        multiply_half(left, right, depth, out.data, out.row, rows, add, ending, ahead);
         return;
     }
     float block[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
@@ -82,18 +84,18 @@ static void multiply_one(
     for (int i = 0; add && i < rows; i++)
         copy_floats(block + i * width, out.data + i * out.row, columns);
     if (width == LANES)
-        multiply_half(left, right, depth, block, width, rows, add, ahead);
+        multiply_half(left, right, depth, block, width, rows, add, ending, ahead);
     else
-        multiply_full(left, right, depth, block, width, rows, add, ahead);
+        multiply_full(left, right, depth, block, width, rows, add, ending, ahead);
     for (int i = 0; i < rows; i++) copy_floats(out.data + i * out.row, block + i * width, columns);
 }
 
 void ISA(multiply_tile)(
     const float *left, const float *right, int64_t depth, Place out, int rows, int columns,
-    bool add) {
+    bool add, Ending ending) {
     const PanelColumns lines = {right, TILE_COLUMNS, LANES};
     const Ahead ahead = {left + 64 * TILE_ROWS, TILE_ROWS, TILE_ROWS / 2};
-    multiply_one(left, lines, depth, out, rows, columns, add, ahead);
+    multiply_one(left, lines, depth, out, rows, columns, add, ending, ahead);
 }
 
 // What is added to one line of a result, and Relu.
@@ -108,11 +110,7 @@ static void finish_line(
         Floats sum = load(line + j) + row_bias;
         if (column_bias) sum += load(column_bias + j);
         if (residual) sum += load(residual + j);
-        if (epilogue->relu) {
-            const __typeof__(sum < 0.0f) below = sum < 0.0f;
-            sum = (Floats)((__typeof__(below))sum & ~below);
-        }
-        store(line + j, sum);
+        store(line + j, epilogue->relu ? with_relu(sum) : sum);
     }
     for (; j < columns; j++) {
         float sum = line[j] + row_bias;
@@ -157,7 +155,7 @@ static void multiply_columns(
         if (!add)
             expect(out.data + below * out.row, out.row, lesser(left_over, TILE_ROWS), columns);
         const Ahead ahead = {next, next < end ? step : 0, right.second};
-        multiply_one(left, right, depth, tile, height, columns, add, ahead);
+        multiply_one(left, right, depth, tile, height, columns, add, NO_ENDING, ahead);
         next += step * depth;
     }
 }
@@ -168,11 +166,12 @@ static void multiply_few(
     int columns) {
     const int64_t first = depth > AHEAD_OF_FEW ? depth - AHEAD_OF_FEW : 0;
     const Ahead same = {right.data + AHEAD_OF_FEW * right.line, right.line, right.second};
-    if (first) multiply_one(left, right, first, out, rows, columns, false, same);
+    if (first) multiply_one(left, right, first, out, rows, columns, false, NO_ENDING, same);
     right.data += first * right.line;
     const Ahead other = {next, right.line, right.second};
     multiply_one(
-        left + first * TILE_ROWS, right, depth - first, out, rows, columns, first > 0, other);
+        left + first * TILE_ROWS, right, depth - first, out, rows, columns, first > 0, NO_ENDING,
+        other);
 }
 
 // As many columns as stay in the second cache, and their results with them.

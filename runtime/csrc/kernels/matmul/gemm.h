@@ -103,6 +103,30 @@ typedef struct {
     int64_t first_row, first_column;  // of this part, for the epilogue
 } Place;
 
+// What a tile does with its sums before it writes them: adds one number to each row, or none, and
+// takes Relu.
+typedef struct {
+    const float *bias;
+    bool relu;
+} Ending;
+
+#define NO_ENDING ((Ending){NULL, false})
+
+INLINE Floats with_relu(Floats sum) {
+    const __typeof__(sum < 0.0f) below = sum < 0.0f;
+    return (Floats)((__typeof__(below))sum & ~below);
+}
+
+INLINE void end_rows(Ending ending, const int rows, const int vectors, Floats (*sums)[2]) {
+    UNROLLED_FOR (int i = 0; i < rows; i++) {
+        const float bias = ending.bias ? ending.bias[i] : 0;
+        UNROLLED_FOR (int v = 0; v < vectors; v++) {
+            sums[i][v] += bias;
+            if (ending.relu) sums[i][v] = with_relu(sums[i][v]);
+        }
+    }
+}
+
 // Asks for what comes next: lines of a result lie too far apart for the processor to guess it.
 static inline void expect(const float *from, int64_t row, int64_t rows, int64_t columns) {
     for (int64_t i = 0; i < rows; i++)
@@ -117,13 +141,13 @@ void ISA(pack_panels)(
 // numbers to add up; if `add`, added to out.
 void ISA(multiply_tile)(
     const float *left, const float *right, int64_t depth, Place out, int rows, int columns,
-    bool add);
+    bool add, Ending ending);
 
 // A tile of which two vectors of columns lie anywhere: line p of the right matrix is right[0] +
 // offsets[p] and right[1] + offsets[p].  There is one if right[1] is NULL.
 void ISA(multiply_lines)(
     const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
-    int64_t out_row, int rows, bool add);
+    int64_t out_row, int rows, bool add, Ending ending);
 
 // out[columns] = left[k] * right, from packed panels: for products of a single row.
 void ISA(multiply_row)(

@@ -3,7 +3,7 @@
 // `rows` and `vectors` are constants wherever this is called, so that the sums stay in registers.
 INLINE void multiply_rows(
     const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
-    int64_t out_row, const int rows, const int vectors, bool add) {
+    int64_t out_row, const int rows, const int vectors, bool add, Ending ending) {
     const float *first = right[0], *second = right[1];
     Floats sums[TILE_ROWS][2];
     for (int i = 0; i < rows; i++)
@@ -19,21 +19,25 @@ INLINE void multiply_rows(
             if (vectors > 1) sums[i][1] += left[i] * high;
         }
     }
+    if (ending.bias || ending.relu) end_rows(ending, rows, vectors, sums);
     for (int i = 0; i < rows; i++)
         for (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }
 
-#define CASE(N, VECTORS) \
-    case N: multiply_rows(left, right, offsets, depth, out, out_row, N, VECTORS, add); break;
-#define MULTIPLY(NAME, VECTORS)                                                                    \
-    static void NAME(                                                                              \
-        const float *left, const float *const *right, const int64_t *offsets, int64_t depth,       \
-        float *out, int64_t out_row, int rows, bool add) {                                         \
-        switch (rows) {                                                                            \
-            ROW_CASES(CASE, VECTORS)                                                               \
-            default:                                                                               \
-                multiply_rows(left, right, offsets, depth, out, out_row, TILE_ROWS, VECTORS, add); \
-        }                                                                                          \
+#define CASE(N, VECTORS)                                                                   \
+    case N:                                                                                \
+        multiply_rows(left, right, offsets, depth, out, out_row, N, VECTORS, add, ending); \
+        break;
+#define MULTIPLY(NAME, VECTORS)                                                                  \
+    static void NAME(                                                                            \
+        const float *left, const float *const *right, const int64_t *offsets, int64_t depth,     \
+        float *out, int64_t out_row, int rows, bool add, Ending ending) {                        \
+        switch (rows) {                                                                          \
+            ROW_CASES(CASE, VECTORS)                                                             \
+            default:                                                                             \
+                multiply_rows(                                                                   \
+                    left, right, offsets, depth, out, out_row, TILE_ROWS, VECTORS, add, ending); \
+        }                                                                                        \
     }
 
 MULTIPLY(multiply_two, 2)
@@ -41,9 +45,9 @@ MULTIPLY(multiply_one, 1)
 
 void ISA(multiply_lines)(
     const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
-    int64_t out_row, int rows, bool add) {
+    int64_t out_row, int rows, bool add, Ending ending) {
     if (right[1])
-        multiply_two(left, right, offsets, depth, out, out_row, rows, add);
+        multiply_two(left, right, offsets, depth, out, out_row, rows, add, ending);
     else
-        multiply_one(left, right, offsets, depth, out, out_row, rows, add);
+        multiply_one(left, right, offsets, depth, out, out_row, rows, add, ending);
 }
