@@ -137,7 +137,9 @@ def test_maps_of_operands_that_lie_otherwise(
     """Large enough to be turned before."""
     x = _TURNED[layout](np.arange(4 * 65 * 70).reshape(4, 65, 70).astype(dtype))
     y = _TURNED["rows"](np.arange(4 * 65 * 70)[::-1].reshape(4, 65, 70).astype(dtype))
-    for left, right in ((x, y), (y, x), (x, x), (x, y[:, :1])):
+    parts = [(z, part) for z in (x, y) for part in (z[:1], z[:, :1])]  # which begin where all does
+    pairs = [(x, y), (x, y[:, :1]), *parts]
+    for left, right in ((x, x), *pairs, *(pair[::-1] for pair in pairs)):
         expected = left + right
         out = [_TURNED[result](np.zeros(x.shape, dtype))]
         (got,) = steady_results(library, "Add", [left, right], out, {})

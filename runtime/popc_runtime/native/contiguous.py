@@ -106,17 +106,20 @@ def straightened(
         return list(arrays), ()
     places = tuple(order.index(axis) for axis in range(out.ndim))
     inner = next(axis for axis in reversed(order) if out.shape[axis] > 1)
-    found: dict[tuple[int, tuple[int, ...]], View] = {}
+    copies: dict[tuple[int, tuple[int, ...], DType], View] = {}
+    straight: list[View] = []
     before: list[Record] = []
     for array in arrays:
-        key = array.address, array.strides
-        if key not in found:
-            found[key] = array
-            if array.shape == out.shape and _is_turned(array, inner):
-                shape = tuple(out.shape[axis] for axis in order)
-                found[key] = binding.scratch.take(shape, array.dtype).transpose(*places)
-                before.append(move_record(found[key], array))
-    return [found[array.address, array.strides] for array in arrays], tuple(before)
+        if array.shape != out.shape or not _is_turned(array, inner):
+            straight.append(array)
+            continue
+        key = array.address, array.strides, array.dtype
+        if key not in copies:
+            shape = tuple(out.shape[axis] for axis in order)
+            copies[key] = binding.scratch.take(shape, array.dtype).transpose(*places)
+            before.append(move_record(copies[key], array))
+        straight.append(copies[key])
+    return straight, tuple(before)
 
 
 def _is_turned(array: View, inner: int) -> bool:
