@@ -69,7 +69,7 @@ print(f"  {model} after {time.perf_counter() - start:.2f} s")
 assert "popc" not in sys.modules
 """
 
-_COMMAND = "from popc.cli.root import main; main()"
+_COMMAND = "from popc.cli import main; main()"
 
 
 def _start(model: Path, *more: str) -> subprocess.Popen[bytes]:
