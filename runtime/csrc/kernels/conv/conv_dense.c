@@ -259,16 +259,18 @@ static void collect_late(
 static void multiply_windows(
     const State *state, const Windows *windows, const float *left, Place out, int rows, int64_t j,
     int columns, Ending ending) {
-    const float *line = windows->lines[j / TILE_COLUMNS], *const lines[] = {line, line + LANES};
+    const float *line = windows->lines[j / TILE_COLUMNS];
     const bool add = windows->done > 0;
-    if (line)
-        ISA(multiply_lines)(
-            left, lines, state->offsets + windows->done, windows->depth, out.data, out.row, rows,
-            add, ending);
-    else
+    if (!line) {
         ISA(multiply_tile)(
             left, windows->collected + j * windows->depth, windows->depth, out, rows, columns, add,
             ending);
+        return;
+    }
+    const float *const lines[] = {line, line + LANES};
+    ISA(multiply_lines)(
+        left, lines, state->offsets + windows->done, windows->depth, out.data, out.row, rows, add,
+        ending);
 }
 
 // A slice of the sums of height x width results.
