@@ -1,4 +1,4 @@
-"""Convolutions and products of eight-bit floats, as PopRT makes them of a model in half precision.
+"""Convolutions of eight-bit floats, as PopRT makes them of a model in half precision.
 
 Weights are stored in F143, and what they are multiplied with is converted in front.  The first
 convolution stays as it is: it reads pixels.  Normalisations after a convolution become its biases,
@@ -6,8 +6,6 @@ as their factors go into weights before these are rounded; here weights are nois
 """
 
 from __future__ import annotations
-
-from collections.abc import Collection
 
 import ml_dtypes
 import numpy as np
@@ -22,24 +20,20 @@ _EXPONENT = "eight_bits.exponent"
 
 def in_eight_bits(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of ``model`` whose convolutions but the first take operands of eight bits."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    weights = {item.name: item for item in copy.graph.initializer}
-    nodes = [_as_bias(node, weights) for node in copy.graph.node]
+    weights = {item.name: item for item in model.graph.initializer}
+    nodes = [_as_bias(node, weights) for node in model.graph.node]
     first = next(index for index, node in enumerate(nodes) if node.op_type == "Conv")
     weights[_EXPONENT] = helper.make_tensor(_EXPONENT, onnx.TensorProto.INT32, [], [0])
     made: list[onnx.NodeProto] = []
+    there: set[str] = set()
     for index, node in enumerate(nodes):
-        if node.op_type == "Conv" and index > first:
-            made += _convolution(node, weights, {name for other in made for name in other.output})
-        else:
-            made.append(node)
+        narrow = node.op_type == "Conv" and index > first
+        made += _convolution(node, weights, there) if narrow else [node]
     read = {name for node in made for name in node.input}
     kept = [item for name, item in weights.items() if name in read]
-    inputs, outputs = copy.graph.input, copy.graph.output
-    graph = helper.make_graph(made, copy.graph.name, inputs, outputs, kept)
-    opsets = [*copy.opset_import, helper.make_opsetid("ai.graphcore", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=copy.ir_version)
+    graph = helper.make_graph(made, model.graph.name, model.graph.input, model.graph.output, kept)
+    opsets = [*model.opset_import, helper.make_opsetid("ai.graphcore", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=model.ir_version)
 
 
 def _as_bias(node: onnx.NodeProto, weights: dict[str, onnx.TensorProto]) -> onnx.NodeProto:
@@ -52,7 +46,7 @@ def _as_bias(node: onnx.NodeProto, weights: dict[str, onnx.TensorProto]) -> onnx
 
 
 def _convolution(
-    node: onnx.NodeProto, weights: dict[str, onnx.TensorProto], there: Collection[str]
+    node: onnx.NodeProto, weights: dict[str, onnx.TensorProto], there: set[str]
 ) -> list[onnx.NodeProto]:
     """The convolution in eight bits, after a conversion of its input that is not ``there`` yet."""
     x, w = (f"{name}.eight_bits" for name in node.input[:2])
@@ -62,6 +56,7 @@ def _convolution(
     product.attribute.extend(node.attribute)
     if x in there:
         return [product]
+    there.add(x)
     names = [node.input[0]], [x]
     cast = helper.make_node("Pow2ScaleThenCast", *names, domain="ai.graphcore", to="FLOAT8_143")
     return [cast, product]
