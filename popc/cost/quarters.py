@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.ir import Op, Tensor
-from popc.ops.float8 import DEVICE_FLOATS8
+from popc.ops.float8 import widens_device_float
 from popc.target import Target
 from popc_runtime.format import DType
 
@@ -33,10 +33,7 @@ def device_dtype(tensor: Tensor, target: Target) -> DType:
 
 
 def _is_converted(tensor: Tensor) -> bool:
-    producer = tensor.producer
-    if producer is None or producer.op_type != "CastThenPow2Scale":
-        return False
-    return producer.operand(0).type.dtype in DEVICE_FLOATS8
+    return tensor.producer is not None and widens_device_float(tensor.producer)
 
 
 def _source(tensor: Tensor) -> Tensor:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc.ir import TensorType
+from popc.ir import Op, TensorType
 from popc.ops.infer import attribute_dtype, operand, optional_operand
 from popc.ops.spec import OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType
 
-__all__ = ["DEVICE_FLOATS8", "OPS", "check_float8"]
+__all__ = ["OPS", "check_float8", "widens_device_float"]
 
 # The formats of an IPU: four bits of exponent and three of mantissa (F143), or five and two (F152).
-DEVICE_FLOATS8: Final = frozenset({DType.FLOAT8E4M3FNUZ, DType.FLOAT8E5M2FNUZ})
+_DEVICE_FLOATS8: Final = frozenset({DType.FLOAT8E4M3FNUZ, DType.FLOAT8E5M2FNUZ})
 
 _TAKERS: Final = frozenset(
     {
@@ -29,6 +29,11 @@ _TAKERS: Final = frozenset(
         *("Slice", "Split", "Stash", "Tile", "Transpose", "Where"),
     }
 )
+
+
+def widens_device_float(op: Op) -> bool:
+    """True if ``op`` makes wider floats of eight bits in a format that chips multiply as it is."""
+    return op.op_type == "CastThenPow2Scale" and op.operand(0).type.dtype in _DEVICE_FLOATS8
 
 
 def check_float8(op_type: str, inputs: OperandTypes) -> None:

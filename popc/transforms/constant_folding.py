@@ -6,7 +6,7 @@ from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op, TensorKind
 from popc.ops.build import can_evaluate, evaluate
-from popc.ops.float8 import DEVICE_FLOATS8
+from popc.ops.float8 import widens_device_float
 from popc.transforms.base import RewritePass
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
@@ -52,7 +52,7 @@ class ConstantFolding(RewritePass):
             if tensor is not None and tensor.kind is not _CONSTANT:
                 return False
         operands = op.present_inputs
-        if op.op_type == "CastThenPow2Scale" and op.operand(0).type.dtype in DEVICE_FLOATS8:
+        if widens_device_float(op):
             return False
         if not can_evaluate(op):
             return False

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS
 from popc.ops.control import callee_of
-from popc.ops.float8 import DEVICE_FLOATS8
+from popc.ops.float8 import widens_device_float
 from popc.target import find_target
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["HoistInvariants"]
-
-_DECODE: Final = "CastThenPow2Scale"
 
 
 @frozen
@@ -55,7 +53,9 @@ class HoistInvariants(Pass):
 
     def _keeps_float8(self, graph: Graph) -> bool:
         """True if the target multiplies what the graph has of such floats."""
-        if not self.target or not any(inner.may_have({_DECODE}) for inner in graph.walk()):
+        if not self.target or not any(
+            inner.may_have({"CastThenPow2Scale"}) for inner in graph.walk()
+        ):
             return False
         return find_target(self.target).conv.fp8_in_fp16_out_units > 0
 
@@ -66,7 +66,7 @@ def _hoist_from(outer: Graph, owner: Op, *, keeps_float8: bool) -> int:
         twins: dict[Tensor, Tensor] = {}  # value in ``body`` -> the same value in ``outer``
         order = body.topological()
         if keeps_float8:
-            order = [op for op in order if not _widens_float8(op)]
+            order = [op for op in order if not widens_device_float(op)]
         moved = dict.fromkeys(op for op in order if _try_to_copy(outer, op, twins))
         for op in moved:
             for tensor in op.outputs:
@@ -76,10 +76,6 @@ def _hoist_from(outer: Graph, owner: Op, *, keeps_float8: bool) -> int:
             body.remove_op(op)
         changes += len(moved)
     return changes
-
-
-def _widens_float8(op: Op) -> bool:
-    return op.op_type == _DECODE and op.operand(0).type.dtype in DEVICE_FLOATS8
 
 
 def _try_to_copy(outer: Graph, op: Op, twins: dict[Tensor, Tensor]) -> bool:
