@@ -27,6 +27,8 @@ _CASES: Final = {
     "a = com.microsoft.QLinearMul(b, s, z, q, s, z, s, z) out = DequantizeLinear(a, s, z)",
     "table": "a = com.microsoft.QLinearLeakyRelu<alpha = 0.5>(q, s, z, s, z) "
     "out = DequantizeLinear(a, s, z)",
+    "padded by k": "a = Concat<axis = 0>(l1, l0, p2, l1) p2 = Mod(k1, q2) q2 = Constant<value_ints "
+    "= [3]>() out = com.microsoft.Pad(y, a)",
     "gelu": "out = com.microsoft.Gelu(r)",
     "gelu of a sum": "b = Constant<value_floats = [1.0, 2.0, 3.0, 4.0, 5.0]>() "
     "out = com.microsoft.BiasGelu(r, b)",

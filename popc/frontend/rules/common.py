@@ -9,6 +9,7 @@ from typing import Any, Final
 import onnx
 
 from popc.frontend.node import ImportRule, Node
+from popc.frontend.values import Value
 from popc.ir import Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
@@ -29,6 +30,7 @@ __all__ = [
     "same_op",
     "standard_op",
     "standard_ops",
+    "standard_values",
 ]
 
 ONNX: Final = ""
@@ -141,17 +143,28 @@ def standard_ops(
 ) -> list[Tensor]:
     """All ``outputs`` results of an operator of ai.onnx, by its own import rule."""
     names = [f"y{index}" for index in range(outputs)]
-    operands = ["" if tensor is None else "x" for tensor in inputs]
+    results = standard_values(node, op_type, inputs, names, attributes)
+    return [result for result in results if isinstance(result, Tensor)]
+
+
+def standard_values(
+    node: Node,
+    op_type: str,
+    inputs: Sequence[Value | None],
+    names: Sequence[str],
+    attributes: Mapping[str, int | float | str | Sequence[int]] | None = None,
+) -> Sequence[Value | None]:
+    """The results ``names`` of an operator of ai.onnx; data may decide their sizes."""
+    operands = ["" if value is None else "x" for value in inputs]
     given: dict[str, Any] = dict(attributes or {})
     proto = onnx.helper.make_node(op_type, operands, names, **given)
     importer = node.importer
     opsets = importer.opsets
     importer.opsets = {**opsets, ONNX: _NEWEST}
     try:
-        results = importer.apply(proto, node.name, inputs)
+        return importer.apply(proto, node.name, inputs)
     finally:
         importer.opsets = opsets
-    return [result for result in results if isinstance(result, Tensor)]
 
 
 def default_domain(rules: dict[str, ImportRule]) -> dict[tuple[str, str], ImportRule]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from popc.frontend.node import ImportRule, Node
-from popc.frontend.rules.common import same_op, standard_op
+from popc.frontend.node import ImportRule, Node, RuleResult
+from popc.frontend.rules.common import same_op, standard_op, standard_values
 from popc.frontend.rules.moves import emit_reshape, emit_transpose
 from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
@@ -256,9 +256,10 @@ def _expand_dims(node: Node) -> Tensor:
 def as_standard(*names: str) -> ImportRule:
     """The operator of the same name, operands and (``names``) attributes in ai.onnx."""
 
-    def rule(node: Node) -> Tensor:
+    def rule(node: Node) -> RuleResult:
         operands = [node.optional(index) for index in range(len(node.inputs))]
-        return standard_op(node, node.op_type, operands, passed_on(node, names))
+        attributes = passed_on(node, names)
+        return standard_values(node, node.op_type, operands, node.output_names, attributes)
 
     return rule
 

@@ -15,7 +15,7 @@ from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "emit_one_hot"]
 
 
 def _gather(node: Node) -> Tensor:
@@ -79,10 +79,15 @@ def _one_hot(node: Node) -> Tensor:
     depth = known_scalar(node, 1)
     if depth is None:
         raise DataDependent("OneHot: the output shape depends on a run-time value")
+    return emit_one_hot(node, indices, values, int(depth))
+
+
+def emit_one_hot(node: Node, indices: Tensor, values: Tensor, depth: int) -> Tensor:
+    """One of ``values`` for each index and number below ``depth``."""
     if not indices.type.dtype.is_integer:
         indices = node.emit("Cast", [indices], {"to": DType.INT64.value})
     axis = normal_axis(node.integer("axis", -1), indices.type.rank + 1)
-    return node.emit("OneHot", [indices, values], {"axis": axis, "depth": int(depth)})
+    return node.emit("OneHot", [indices, values], {"axis": axis, "depth": depth})
 
 
 def _compress(node: Node) -> Tensor:

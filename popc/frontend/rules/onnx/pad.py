@@ -15,7 +15,7 @@ from popc.ir import Shape, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "emit_pad"]
 
 _SHAPE: Final = "the output shape"
 
@@ -25,13 +25,18 @@ def _pad(node: Node) -> Tensor:
     x = node.input(0)
     pads = required_integers(node, 1, "paddings" if node.version < 2 else "pads", _SHAPE)
     pads = _spread_pads(pads, integers_of(node, 3, "axes", _SHAPE), x.type.rank)
+    return emit_pad(node, x, pads)
+
+
+def emit_pad(node: Node, x: Tensor, pads: Shape) -> Tensor:
+    """``x`` with begins and ends of all axes, in the mode and with the constant of ``node``."""
     if not any(pads):
         return x
     mode = node.text("mode", "constant")
     pads = _crop_what_there_is(pads, x.type.shape, mode)
-    value = node.optional(2)
     if node.version < 11:
         return node.emit("Pad", [x], {"pads": pads, "mode": mode, "value": node.number("value")})
+    value = node.optional(2)
     if value is None or mode != "constant":
         return node.emit("Pad", [x], {"pads": pads, "mode": mode, "value": 0})
     known = known_scalar(node, 2)

@@ -15,6 +15,7 @@ from popc.frontend.rules.sized import (
     microsoft,
     microsoft_attention,
     moves,
+    pads,
     reduce,
     resize,
     rnn,
@@ -30,8 +31,8 @@ __all__ = ["MAKES_SIZES", "SIZED_RULES", "TAKES_ANY", "SizedNode", "SizedRule"]
 MAKES_SIZES: Final = frozenset(
     ("", op_type)
     for op_type in (
-        *("Compress", "ConstantOfShape", "Expand", "NonMaxSuppression", "NonZero", "Range"),
-        *("Reshape", "Resize", "Slice", "Split", "Tile", "TopK", "Unique"),
+        *("Compress", "ConstantOfShape", "Expand", "NonMaxSuppression", "NonZero", "OneHot"),
+        *("Pad", "Range", "Reshape", "Resize", "Slice", "Split", "Tile", "TopK", "Unique"),
     )
 )
 
@@ -52,7 +53,7 @@ SIZED_RULES: Final[dict[tuple[str, str], SizedRule]] = {
         *(
             ("", family.RULES)
             for family in (
-                *(attention, einsum, indexing, moves, reduce, resize, rnn, shapes, spread),
+                *(attention, einsum, indexing, moves, pads, reduce, resize, rnn, shapes, spread),
                 windows,
             )
         ),

@@ -180,36 +180,8 @@ def _split(node: SizedNode) -> list[Value]:
     return [node.value_of(part.padded, part.counts) for part in parts]
 
 
-def _pad(node: SizedNode) -> Value:
-    """Constants alone may be added where data ends."""
-    value = node.sized(0)
-    rank = len(value.counts)
-    axes = integers_of(node, 3, "axes", "the set of padded axes") or tuple(range(rank))
-    amounts = integers_of(node, 1, "pads", "the size of the result")
-    if amounts is None or len(amounts) != 2 * len(axes):
-        raise ModelError("pads must be two numbers for each axis")
-    counts = list(value.counts)
-    moving: list[int] = []
-    for place, axis in enumerate(normal_axis(axis, rank) for axis in axes):
-        count, added = counts[axis], amounts[place] + amounts[place + len(axes)]
-        if count is not None and (amounts[place] or amounts[place + len(axes)]):
-            moving.append(axis)
-            counts[axis] = node.largest(node.add(count, node.int64(added)), node.int64(0))
-    if moving and node.text("mode", "constant") != "constant":
-        raise node.refuse("adds other elements than a constant where data decides the size")
-    x = value.padded
-    if moving:
-        fill = node.optional(2)
-        zero = node.constant(0, x.type.dtype)
-        mask = node.valid(value, moving)
-        x = node.emit("Where", [mask, x, zero if fill is None else node.scalar(2)])
-    (padded,) = node.plain([x, *node.tensors_behind(1)])
-    return node.value_of(padded, counts)
-
-
 RULES: Final[dict[str, SizedRule]] = {
     "Concat": _concat,
-    "Pad": _pad,
     "Slice": _slice,
     "Split": _split,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from popc.frontend.rules.onnx.indexing import emit_one_hot
 from popc.frontend.rules.sized.node import SizedNode, SizedRule
 from popc.frontend.values import SizedValue, Value
 from popc.ir import Tensor
@@ -142,12 +143,26 @@ def _gemm(node: SizedNode) -> Value:
 
 
 def _one_hot(node: SizedNode) -> Value:
-    indices = node.sized(0)
-    (result,) = node.plain([node.masked(indices, 0), *map(node.optional, range(1, 3))])
+    """Indices below zero count from the depth, which data may decide too."""
+    indices, depth = node.sized(0), node.as_int64(node.scalar(1))
+    places, bound, count = node.masked(indices, 0), node.table.scalar(depth).known, None
+    if bound is None:
+        count, bound = node.planned(depth)
+        places = node.as_int64(places)
+        places = _from_front(node, places, count, bound)
+    result = emit_one_hot(node, places, node.input(2), bound)
     axis = node.integer("axis", -1) % result.type.rank
     counts = [*indices.counts]
-    counts.insert(axis, None)
+    counts.insert(axis, count)
     return node.value_of(result, counts)
+
+
+def _from_front(node: SizedNode, places: Tensor, size: Tensor, outside: int) -> Tensor:
+    """Places below zero from the front; ``outside`` for those in front of it."""
+    zero = node.int64(0)
+    counted = node.emit("Add", [places, size])
+    counted = node.emit("Where", [node.emit("Less", [counted, zero]), node.int64(outside), counted])
+    return node.emit("Where", [node.emit("Less", [places, zero]), counted, places])
 
 
 def _quantize(node: SizedNode) -> Value:
