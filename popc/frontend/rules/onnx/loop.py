@@ -23,9 +23,10 @@ from popc.frontend.rules.sized.loops import (
     joined_to,
     without_joins,
 )
+from popc.frontend.rules.sized.states import LoopStates
 from popc.frontend.rules.subgraphs import as_tensors, flat_scalar, set_outputs
 from popc.frontend.trip_count import count_iterations
-from popc.frontend.values import Unknown, Value
+from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
 from popc.frontend.written import writes_variables, written_outside
 from popc.ir import AttributeMap, Op, OpSettings, Tensor, TensorType
 from popc_runtime.errors import ModelError, TooMuchWorkError
@@ -106,16 +107,16 @@ def import_loop(node: Node, form: LoopForm) -> list[Value]:
         with suppress(DataDependent):  # what is read from outside may decide when it ends
             return _unroll(node, form)
     try:
-        return _runtime_loop(node, form, isolated=may_unroll, collects=not may_unroll)
+        return _runtime_loop(node, form, isolated=may_unroll, sizes=not may_unroll)
     except (DataDependent, ModelError) as error:
         if not may_unroll or isinstance(error, TooMuchWorkError):
             raise
     try:
         return _unroll(node, form)
     except DataDependent:
-        if len(form.body.output) <= int(form.has_header) + len(form.states):
+        if any(isinstance(value, SequenceValue | OptionalValue) for value in form.states):
             raise
-    return _runtime_loop(node, form, isolated=False, collects=True)
+    return _runtime_loop(node, form, isolated=False, sizes=True)
 
 
 def _may_unroll(node: Node, form: LoopForm) -> bool:
@@ -135,24 +136,24 @@ def _all_known(node: Node, values: Sequence[Value]) -> bool:
     )
 
 
-def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool, collects: bool) -> list[Value]:
-    states = as_tensors(form.states, "Loop")
-    types = [_SCALAR_INT64, _SCALAR_BOOL, *(tensor.type for tensor in states)]
-    body = node.importer.import_body(
-        form.body,
-        types,
-        lambda inner, inputs: _body_arguments(node, inner, inputs, form),
-        isolated=isolated,
-    )
-    results = _as_rows(node, body, form)
+def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool, sizes: bool) -> list[Value]:
+    """A loop at run time; ``sizes`` of its results may be those that data decides."""
+    own = LoopStates(node, form.states)
+    if not sizes:
+        as_tensors(form.states, "Loop")
+    body = _settled_body(node, form, own, isolated=isolated, grows=sizes)
+    states = own.initial()
     graph = body.importer.graph
-    iteration_condition = results.pop(0) if form.has_header else None
-    carried, scans = results[: len(states)], results[len(states) :]
-    form, conditional = _counted(node, form, body.importer, iteration_condition, carried)
-    _check_states(states, carried)
+    first = int(form.has_header)
+    count = first + len(form.states)
+    carried = own.carried(body.importer, body.results[first:count])
+    scans = _stacked(node, body, form)
+    iteration_condition = as_tensors(body.results[:1], "Loop")[0] if form.has_header else None
+    form, conditional = _counted(node, form, body.importer, iteration_condition, (states, carried))
     rows: CollectedRows | None = None
+    after = len(states)
     if scans and (conditional or not form.is_counted):
-        if not collects:
+        if not sizes:
             raise DataDependent("Loop: the number of stacked results depends on a run-time value")
         rows = _collect(node, body.importer, form, len(scans))
         carried, scans = [*carried, *rows.collected(scans, 2 + len(states))], []
@@ -174,8 +175,37 @@ def _runtime_loop(node: Node, form: LoopForm, *, isolated: bool, collects: bool)
         subgraphs={"body": graph},
     )
     left = _without_variables(node, op, len(states), written)
-    first = len(form.states)
-    return [*left[:first], *(left[first:] if rows is None else rows.values(left[first:]))]
+    stacked = left[after:]
+    return [*own.values(left[:after]), *(stacked if rows is None else rows.values(stacked))]
+
+
+def _settled_body(
+    node: Node, form: LoopForm, states: LoopStates, *, isolated: bool, grows: bool
+) -> Body:
+    """The body, imported with states as large as they become."""
+    first = int(form.has_header)
+    most = _most_iterations(node, form)
+    while True:
+        body = _imported(node, form, states, isolated=isolated)
+        results = body.results[first : first + len(form.states)]
+        if states.settle(results, most, grows=grows):
+            return body
+
+
+def _imported(node: Node, form: LoopForm, states: LoopStates, *, isolated: bool) -> Body:
+    types = [_SCALAR_INT64, _SCALAR_BOOL, *(tensor.type for tensor in states.initial())]
+
+    def arguments(inner: OpenGraph, inputs: Sequence[Tensor]) -> list[Value]:
+        header = list(inputs[:2]) if form.has_header else []
+        scanned = _scan_elements(node, inner, inputs[0], form)
+        return [*header, *states.arguments(inner, inputs[2:]), *scanned]
+
+    try:
+        return node.importer.import_body(form.body, types, arguments, isolated=True)
+    except ModelError:
+        if isolated:
+            raise
+    return node.importer.import_body(form.body, types, arguments)
 
 
 def _always(body: OpenGraph, *, conditional: bool) -> Tensor:
@@ -191,13 +221,14 @@ def _counted(
     form: LoopForm,
     body: OpenGraph,
     condition: Tensor | None,
-    carried: Sequence[Tensor],
+    states: tuple[Sequence[Tensor], Sequence[Tensor]],
 ) -> tuple[LoopForm, bool]:
     """The loop, with its number of iterations if constants decide it; whether it may stop early."""
     conditional = form.condition is not None or _can_stop(body, condition, body.graph.inputs[1])
     if not conditional or condition is None or not _starts_known(form):
         return form, conditional
-    known = [node.importer.known_value(tensor) for tensor in as_tensors(form.states, "Loop")]
+    initial, carried = states
+    known = [node.importer.known_value(tensor) for tensor in initial]
     count = count_iterations(body.graph, condition, carried, known, form.trip_count)
     return (form, True) if count is None else (replace(form, trip_count=count), False)
 
@@ -236,14 +267,6 @@ def _starts_known(form: LoopForm) -> bool:
     return form.condition is None and form.trip_operand is None
 
 
-def _body_arguments(
-    node: Node, inner: OpenGraph, inputs: Sequence[Tensor], form: LoopForm
-) -> list[Value]:
-    """The values of the ONNX body's formal inputs, given the IR body's inputs."""
-    header = list(inputs[:2]) if form.has_header else []
-    return [*header, *inputs[2:], *_scan_elements(node, inner, inputs[0], form)]
-
-
 def _scan_elements(
     node: Node, importer: OpenGraph, iteration: Tensor, form: LoopForm
 ) -> list[Tensor]:
@@ -269,34 +292,30 @@ def _can_stop(importer: OpenGraph, condition: Tensor | None, formal: Tensor) -> 
     return known is None or not bool(known.reshape(())[()])
 
 
-def _check_states(states: Sequence[Tensor], carried: Sequence[Tensor]) -> None:
-    for before, after in zip(states, carried, strict=True):
-        if before.type != after.type:
-            raise DataDependent(f"Loop: a carried value changes from {before.type} to {after.type}")
-
-
-def _as_rows(node: Node, body: Body, form: LoopForm) -> list[Tensor]:
-    """The results of a body as tensors; stacked ones may have a size that a check gives them."""
+def _stacked(node: Node, body: Body, form: LoopForm) -> list[Tensor]:
+    """The rows that a body stacks as tensors; they may have a size that a check gives them."""
     first = int(form.has_header) + len(form.states)
     scans = [value for value in body.results[first:] if value is not None]
     likes = [*(None for _ in scans), *form.likes][len(form.likes) :]
-    stacked = [
+    return [
         as_rows(node, body.importer, value, like) for value, like in zip(scans, likes, strict=True)
     ]
-    return [*as_tensors(body.results[:first], "Loop"), *stacked]
 
 
 def _collect(node: Node, body: OpenGraph, form: LoopForm, scans: int) -> CollectedRows:
     """Room for what iterations stack, of which data decides the number."""
+    most = _most_iterations(node, form)
+    joined = [state.place for state in form.joined]
+    first = len(form.states) + len(joined)
+    return CollectedRows(node, body, most, [*range(first, first + scans - len(joined)), *joined])
+
+
+def _most_iterations(node: Node, form: LoopForm) -> float:
     most: float = form.trip_count if form.is_counted else inf
     if form.trip_operand is not None:
         table = node.importer.context.sizes
         most = max(table.range(table.scalar(form.trip_operand))[1], 0)
-    if most > _MAX_COUNTED:
-        most = inf
-    joined = [state.place for state in form.joined]
-    first = len(form.states) + len(joined)
-    return CollectedRows(node, body, most, [*range(first, first + scans - len(joined)), *joined])
+    return inf if most > _MAX_COUNTED else most
 
 
 def _unroll(node: Node, form: LoopForm) -> list[Value]:

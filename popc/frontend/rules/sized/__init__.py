@@ -40,8 +40,8 @@ MAKES_SIZES: Final = frozenset(
 TAKES_ANY: Final = frozenset(
     ("", op_type)
     for op_type in (
-        *("Identity", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt"),
-        *("SequenceConstruct", "SequenceErase", "SequenceInsert", "SequenceLength"),
+        *("Identity", "Loop", "Optional", "OptionalGetElement", "OptionalHasElement"),
+        *("SequenceAt", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SequenceLength"),
     )
 )
 
