@@ -102,6 +102,21 @@ def test_interpolation(transformation: str, mode: str, sizes: tuple[int, int]) -
     )
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("transformation", TRANSFORMATIONS)
+@pytest.mark.parametrize("scales", [(1.5, 1.3), (0.7, 0.3), (2.5, 0.4), (0.2, 0.13)])
+def test_scales_that_do_not_divide_evenly(
+    transformation: str, mode: str, scales: tuple[float, float]
+) -> None:
+    """In PyTorch's exports too, where ``align_corners`` lets the last elements meet."""
+    _check(
+        _image(2, 3, 5, 8),
+        np.array([1, 1, *scales], np.float32),
+        mode=mode,
+        coordinate_transformation_mode=transformation,
+    )
+
+
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("exclude_outside", [0, 1])
 @pytest.mark.parametrize("scales", [(0.3, 0.6), (0.5, 1.7), (2.0, 0.25)])

@@ -107,9 +107,10 @@ def _half_pixel_symmetric(x: _Singles, axis: ResizedAxis) -> _Singles:
 
 
 def _align_corners(x: _Singles, axis: ResizedAxis) -> _Singles:
-    # The length that ONNX divides by is the fractional one where a scale was given.
-    span, last = _single(axis.scale * axis.length - 1), _single(axis.length - 1)
-    if span <= 0:
+    # By the number of elements, as in PyTorch and onnxruntime, whatever scale was asked for: the
+    # last one is the last of the input.
+    span, last = _single(axis.resized - 1), _single(axis.length - 1)
+    if not span:
         return _singles([0.0] * len(x))
     return _singles([position / span for position in _singles([position * last for position in x])])
 
