@@ -61,6 +61,13 @@ _FIXED = (
     ("cnn", "momentum", "precision=float16", "pipeline by hand"),
     ("transformer", "momentum", "pipeline by hand"),
     ("mlp", "", "precision=float16", "three phases"),
+    (
+        "transformer",
+        "momentum",
+        "phases batch_clustered_io",
+        "accumulation_factor=4",
+        "accumulator_tensor_location=off-chip",
+    ),
 )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import popc
 import popc_runtime
 from popc.compiler import Planned
-from popc.ir import Graph, TensorType, VariableRole
+from popc.ir import Graph, OpSettings, TensorType, VariableRole
 from popc.memory import MemoryPlan, check_plan, plan_memory
 from popc.ops.build import build
 from popc.ops.streaming import find_remote
@@ -125,6 +125,20 @@ def test_neighbours_become_one_exchange() -> None:
     schedule, plan = _planned(graph)
     values = np.arange(16, dtype=np.float32)
     np.testing.assert_array_equal(Arena(graph, schedule, plan).run([values])[0], 3 * values)
+
+
+@pytest.mark.parametrize(
+    ("chips", "merged"), [((1, 1, 1), 2), ((1, 0, 1), 0), ((1, None, None), 0)]
+)
+def test_transfers_of_other_chips_stay_apart(chips: tuple[int | None, ...], merged: int) -> None:
+    """What is not placed yet may turn out to be of any chip."""
+    graph = Graph("main")
+    x = graph.add_input("x", _ROW)
+    for number, chip in enumerate(chips):
+        settings = OpSettings(virtual_graph=chip)
+        stored = build(graph, "RemoteStore", [x], settings=settings).output
+        graph.add_output(f"y{number}", stored)
+    assert MergeExchange().run(graph) == merged
 
 
 def test_merged_exchanges_take_less_time() -> None:

@@ -9,6 +9,7 @@ from typing import ClassVar, Final, Self
 from popc.ir import Graph, Op
 from popc.ops.build import build
 from popc.ops.streaming import LOAD, STORE
+from popc.placement import is_placed
 from popc.transforms.base import Pass
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.streaming.views import is_view
@@ -59,23 +60,28 @@ class MergeExchange(Pass):
         transfers = [op for inner in graph.walk() for op in inner.ops if _key(op) is not None]
         if len(transfers) < 2:
             return 0
-        orders, merged = self.orders(graph), 0
+        orders, merged, placed = self.orders(graph), 0, is_placed(graph)
         for nested in graph.walk():
-            for group in [*_neighbours(orders[nested], self.most)]:
+            for group in [*_neighbours(orders[nested], self.most, placed=placed)]:
                 _merge(nested, group)
                 merged += len(group) - 1
         return merged
 
 
-def _key(op: Op) -> Hashable:
-    """Equal for transfers that may be merged; ``None`` for other ops."""
+def _key(op: Op, *, placed: bool = False) -> Hashable:
+    """Equal for transfers that may be merged; ``None`` for other ops.
+
+    Where others are ``placed``, one that is not may turn out to be of any chip.
+    """
     if op.op_type not in _TRANSFERS or op.attributes.get("at_load"):
         return None
     own = op.settings
+    if placed and own.virtual_graph is None:
+        return None
     return op.op_type, own.place, own.bins, own.part
 
 
-def _neighbours(order: Sequence[Op], most: int) -> Iterator[list[Op]]:
+def _neighbours(order: Sequence[Op], most: int, *, placed: bool) -> Iterator[list[Op]]:
     """Runs of transfers with equal keys; views between them do not count.
 
     No run of several has more than ``most`` bytes, unless that is 0.
@@ -85,12 +91,13 @@ def _neighbours(order: Sequence[Op], most: int) -> Iterator[list[Op]]:
         if is_view(op):
             continue
         fits = not most or sum(map(_bytes, (*group, op))) <= most
-        if group and _key(op) == _key(group[0]) and fits:
+        key = _key(op, placed=placed)
+        if group and key == _key(group[0]) and fits:
             group.append(op)
             continue
         if len(group) > 1:
             yield group
-        group = [op] if _key(op) is not None else []
+        group = [op] if key is not None else []
     if len(group) > 1:
         yield group
 

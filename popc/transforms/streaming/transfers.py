@@ -197,11 +197,13 @@ class _Visit:
             if location is None:
                 continue
             tiles = self._storage.tiles(location)
-            initial = self._store(self._readable(op, state.operand), op.settings, tiles)
-            self._graph.set_input(op, state.operand, initial.output)
-            self._sources.add(StreamedValue(state.result, "accumulator", state.result, tiles=tiles))
             value = body.outputs[1 + index]
             assert value.producer is not None, "sums are computed"
+            chip = value.producer.settings.virtual_graph  # the loop itself is on all of them
+            own = replace(op.settings, virtual_graph=chip)
+            initial = self._store(self._readable(op, state.operand), own, tiles)
+            self._graph.set_input(op, state.operand, initial.output)
+            self._sources.add(StreamedValue(state.result, "accumulator", state.result, tiles=tiles))
             settings = replace(_plain(value.producer.settings), tile_set=tiles.store)
             stored = build(body, STORE, [value], settings=settings)
             self._transfers.count(STORE)
