@@ -152,6 +152,17 @@ def test_stft(onesided: int, step: int, given: str) -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(2, 20), (3, 2), (2, 1)])
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_stft_of_signals_without_a_dimension_for_parts(
+    shape: tuple[int, ...], onesided: int
+) -> None:
+    inputs = [_normal(*shape), np.array(1), _normal(min(shape[1], 6))]
+    assert_matches_onnxruntime(
+        "STFT", inputs, {"onesided": onesided}, opset=17, constants={1}, rtol=1e-4, atol=1e-4
+    )
+
+
 def test_stft_of_a_complex_signal() -> None:
     x, window = _normal(2, 20, 2), _normal(5)
     (y,) = run_op("STFT", [x, np.array(4), window], {"onesided": 0}, constants={1})
@@ -175,7 +186,8 @@ def test_stft_precision(dtype: Any) -> None:
         ((2, 5, 1), 1, 6, None, "frames of 6 samples"),
         ((2, 20, 1), 1, 6, 5, "must have the frame length 5"),
         ((2, 20, 2), 1, 6, None, "needs a real signal"),
-        ((20, 1), 1, 6, None, "signal must have 3 dimensions"),
+        ((20, 1), 1, 6, None, "frames of 6 samples"),
+        ((20,), 1, 6, None, "last dimension"),
     ],
 )
 def test_stft_refuses_wrong_frames_and_windows(

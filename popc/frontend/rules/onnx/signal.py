@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.frontend.node import Node
-from popc.frontend.rules.common import default_domain
+from popc.frontend.rules.common import default_domain, reshaped
 from popc.frontend.tensors import dtype_from_onnx
 from popc.ir import Tensor
 from popc.ops.infer import normal_axis
@@ -47,7 +47,10 @@ def _scalar(node: Node, index: int, what: str) -> int | None:
 
 
 def _stft(node: Node) -> Tensor:
+    """Real signals may be [batch, samples], as PyTorch exports them and onnxruntime takes them."""
     signal, window = node.input(0), node.optional(2)
+    if signal.type.rank == 2:
+        signal = reshaped(node, signal, (*signal.type.shape, 1))
     step = _scalar(node, 1, "the frame step")
     length = _scalar(node, 3, "the frame length")
     if step is None:
