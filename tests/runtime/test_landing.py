@@ -223,6 +223,23 @@ def test_called_programs_do_not_land_their_inputs() -> None:
     assert len(with_landings(image)[1].own) == 1
 
 
+@pytest.mark.parametrize("inputs", [(), (-1,), (1, 1), (0,), (0, 1)])
+@pytest.mark.parametrize("outputs", [(), (-1,), (0, 1)])
+def test_moves_of_other_than_one_tensor_are_left_to_whoever_binds_them(
+    inputs: tuple[int, ...], outputs: tuple[int, ...]
+) -> None:
+    """As they are in archives that somebody has changed."""
+    items = (Instruction("HostLoad", (), outputs), Instruction("HostStore", inputs, ()))
+    image = _image(*items, x=(0, (8,), None), y=(8, (8,), None))
+    made, landed = with_landings(image)
+    assert made.programs == image.programs
+    assert not landed.own
+    held = _image(_LOAD, items[1], x=(0, (8,), None), y=(8, (8,), None))
+    store = with_landings(held)[0].programs["main"][-1]
+    assert isinstance(store, Instruction)
+    assert inputs in ((0,), store.inputs)
+
+
 def test_small_inputs_are_copied() -> None:
     image = _image(_LOAD, Instruction("Neg", (0,), (1,)), x=(0, (8,), None), y=(8, (8,), None))
     with patch.object(landing, "LEAST", 9):

@@ -16,6 +16,7 @@ from popc_runtime.device.moved_slots import (
     MovedSlots,
     is_dense,
     operands,
+    stored,
 )
 from popc_runtime.format import Block, Instruction, Item
 from popc_runtime.ground.frozen import replace
@@ -27,9 +28,9 @@ def departed(slots: MovedSlots, block: Block) -> Block:
     """A program whose results are written to memory of their own where they can be."""
     items = list(block)
     for number, item in enumerate(block):
-        if not isinstance(item, Instruction) or item.opcode != "HostStore":
+        wanted = stored(item)
+        if wanted < 0:
             continue
-        wanted = item.inputs[0]
         low, high = slots.extent(wanted)
         if high - low < LEAST or slots.all[wanted].strides is not None:
             continue

@@ -25,6 +25,7 @@ from popc_runtime.device.moved_slots import (
     bodies,
     is_dense,
     operands,
+    stored,
 )
 from popc_runtime.format import (
     Block,
@@ -223,7 +224,7 @@ class _Walk:
     def _item(self, item: Item) -> Item:
         if not isinstance(item, Instruction):
             return self._block(item)
-        made = self._store(item) if item.opcode == "HostStore" else self._reader(item)
+        made = self._reader(item) if stored(item) < 0 else self._store(item)
         for number in item.outputs:
             if self._contents.meeting(self._slots.extent(number)):
                 self._write(self._slots.all[number])
@@ -271,8 +272,9 @@ class _Walk:
 
     def _store(self, item: Instruction) -> Instruction:
         """A store of what may be part of an input: a copy of that is stored then."""
-        number = self._read(item.inputs[0])
-        if number != item.inputs[0]:
+        wanted = stored(item)
+        number = self._read(wanted)
+        if number != wanted:
             self._slots.copied.add(number)
         return replace(item, inputs=(number,))
 

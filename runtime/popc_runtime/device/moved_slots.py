@@ -20,7 +20,7 @@ from popc_runtime.format import (
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.hints import Final
 
-__all__ = ["ALIGNMENT", "LEAST", "Moved", "MovedSlots", "bodies", "is_dense", "operands"]
+__all__ = ["ALIGNMENT", "LEAST", "Moved", "MovedSlots", "bodies", "is_dense", "operands", "stored"]
 
 LEAST: Final = 1 << 12  # bytes: fewer are copied in some 50 ns
 ALIGNMENT: Final = 64
@@ -79,6 +79,13 @@ def is_dense(slot: Slot) -> bool:
     """True if a slot touches every byte of its extent."""
     low, high = extent_of(slot)
     return slot.dtype.itemsize * prod(slot.shape) == high - low
+
+
+def stored(item: Item) -> int:
+    """The slot of the only tensor that an item stores; -1 if there is none."""
+    if isinstance(item, Instruction) and item.opcode == "HostStore" and len(item.inputs) == 1:
+        return item.inputs[0]
+    return -1
 
 
 def bodies(item: Item) -> tuple[Block, ...]:
