@@ -29,8 +29,7 @@ import popc
 import popc_runtime
 from popc.cli.report import format_table
 from popc.inputs.arrays import random_inputs
-from popc_runtime.device import MAIN_PROGRAM
-from popc_runtime.format import ArchiveFile, Array, Instruction, Slot, decode_program
+from popc_runtime.format import MAIN_PROGRAM, ArchiveFile, Array, Instruction, Slot, decode_program
 
 _PEAK: Final = Path(__file__).with_name("peak.c")
 _PROFILES: Final = 50

@@ -17,8 +17,9 @@ from popc.ir.attributes import text
 from popc.memory import ConstantBlock, MemoryPlan
 from popc.options import FloatingPointException, Options, WeightStorage
 from popc.progress import UNWATCHED, OnBytes, Stage, Watch
-from popc_runtime.device import EVALUATION_PROGRAM, MAIN_PROGRAM
 from popc_runtime.format import (
+    EVALUATION_PROGRAM,
+    MAIN_PROGRAM,
     Blob,
     BlobKind,
     Codec,

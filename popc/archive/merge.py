@@ -20,9 +20,10 @@ from popc.memory import ConstantBlock
 from popc.ops.shared import content_digest
 from popc.progress import OnBytes
 from popc.schedule import aligned
-from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import UsageError
 from popc_runtime.format import (
+    LOAD_PROGRAM,
+    MAIN_PROGRAM,
     Array,
     Block,
     CallBlock,

@@ -34,7 +34,6 @@ from popc_runtime.format import (
 )
 from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.core.operands import Operands
-from popc_runtime.native.encoders.conv import packing_of_weights
 from popc_runtime.native.views import View
 
 __all__ = ["store_in_panels"]
@@ -177,6 +176,8 @@ def _wish_of_gemm(product: Operands[View]) -> Packing:
 
 
 def _wish_of_conv(conv: Operands[View]) -> Packing:
+    from popc_runtime.native.encoders.conv import packing_of_weights
+
     return packing_of_weights(conv) if conv.input(_RIGHT).is_contiguous else Packing.NONE
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from popc.cli.console import Console
 from popc.cli.model_options import ModelSettings, refuse_model_settings
-from popc_runtime.device import MAIN_PROGRAM
 from popc_runtime.errors import UsageError
+from popc_runtime.format import MAIN_PROGRAM
 
 if TYPE_CHECKING:
     from popc.reporting import Profile

@@ -12,7 +12,7 @@ from popc.ops.infer import broadcast_shapes
 from popc.ops.spec import OperandTypes
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes
-from popc_runtime.kernels.activation import ACTIVATIONS
+from popc_runtime.kernels.core.families import ACTIVATION_NAMES
 
 __all__ = ["check_activation", "check_bias", "check_channel_bias", "check_residual"]
 
@@ -56,5 +56,6 @@ def check_residual(inputs: OperandTypes, index: int, result: TensorType) -> None
 def check_activation(attributes: Attributes) -> None:
     """Attribute ``activation`` names an op that can be an epilogue."""
     name = attributes.get("activation", "")
-    if name != "" and name not in ACTIVATIONS:
-        raise ModelError(f"{name!r} is not an activation; known: {', '.join(sorted(ACTIVATIONS))}")
+    if name != "" and name not in ACTIVATION_NAMES:
+        known = ", ".join(sorted(ACTIVATION_NAMES))
+        raise ModelError(f"{name!r} is not an activation; known: {known}")

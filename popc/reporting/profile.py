@@ -9,9 +9,9 @@ from pathlib import Path
 
 from popc.archive import Archive
 from popc.cost import CostReport, decode_report
-from popc_runtime.device import MAIN_PROGRAM
 from popc_runtime.errors import UsageError
 from popc_runtime.format import (
+    MAIN_PROGRAM,
     ArchiveFile,
     BlobInfo,
     BlobKind,

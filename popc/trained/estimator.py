@@ -20,9 +20,8 @@ from popc.trained.metrics import Metric, host_metrics
 from popc.trained.numbered import NumberedCheckpoints, require_positive
 from popc_runtime import Executable, VariableRole
 from popc_runtime.data.batches import Batches
-from popc_runtime.device import EVALUATION_PROGRAM
 from popc_runtime.errors import UsageError
-from popc_runtime.format import Array, StreamDirection
+from popc_runtime.format import EVALUATION_PROGRAM, Array, StreamDirection
 from popc_runtime.groups import once
 from popc_runtime.trainer import Checkpoints, EpochRecord, Progress, Trainer
 

@@ -11,9 +11,8 @@ import popc_runtime
 from popc_runtime import Executable, VariableRole
 from popc_runtime.data.batches import Batches
 from popc_runtime.data.shared_samples import whole_result
-from popc_runtime.device import EVALUATION_PROGRAM
 from popc_runtime.errors import UsageError
-from popc_runtime.format import Array, StreamDirection
+from popc_runtime.format import EVALUATION_PROGRAM, Array, StreamDirection
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels.core.preparation import floats_of
 

@@ -12,7 +12,7 @@ from popc.transforms.base import RewritePass
 from popc.transforms.match import may_be_one, sole_output
 from popc_runtime.format import DType
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.kernels.activation import ACTIVATIONS
+from popc_runtime.kernels.core.families import ACTIVATION_NAMES
 from popc_runtime.kernels.parts.byte_operands import BIAS, RESIDUAL, SCALE
 
 __all__ = ["FuseByteEpilogues"]
@@ -50,7 +50,7 @@ class FuseByteEpilogues(RewritePass):
         fuse = _RULES.get(op.op_type)
         if fuse is not None and fuse(graph, op):
             return True
-        if op.op_type in ACTIVATIONS and len(op.present_inputs) == 1:
+        if op.op_type in ACTIVATION_NAMES and len(op.present_inputs) == 1:
             return _fuse_activation(graph, op)
         return False
 

@@ -10,7 +10,7 @@ from popc.transforms.base import RewritePass
 from popc.transforms.match import may_be_one, sole_output
 from popc_runtime.errors import ModelError
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.kernels.activation import ACTIVATIONS
+from popc_runtime.kernels.core.families import ACTIVATION_NAMES
 
 __all__ = ["FuseEpilogues"]
 
@@ -35,12 +35,12 @@ class FuseEpilogues(RewritePass):
     """
 
     name: ClassVar[str] = "fuse_epilogues"
-    rewrites: ClassVar[frozenset[str]] = frozenset({*ACTIVATIONS, "Add"})
+    rewrites: ClassVar[frozenset[str]] = frozenset({*ACTIVATION_NAMES, "Add"})
     needs: ClassVar[frozenset[str]] = frozenset(_PRODUCERS)
 
     def rewrite(self, graph: Graph, op: Op) -> bool:
         """Fuse ``op`` into the op that produces its operand."""
-        if op.op_type in ACTIVATIONS and len(op.present_inputs) == 1:
+        if op.op_type in ACTIVATION_NAMES and len(op.present_inputs) == 1:
             return _fuse_activation(graph, op)
         if op.op_type == "Add":
             return _fuse_addition(graph, op, op.operand(0), op.operand(1)) or _fuse_addition(

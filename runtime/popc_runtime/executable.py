@@ -9,7 +9,7 @@ from time import perf_counter
 from popc_runtime.data.calls import inputs_by_name
 from popc_runtime.data.mismatches import check_stored
 from popc_runtime.data.ports import SwitchedInput, SwitchedOutput, discard
-from popc_runtime.device import MAIN_PROGRAM, InstructionTime, Ports
+from popc_runtime.device import InstructionTime, Ports
 from popc_runtime.errors import UsageError
 from popc_runtime.executable_parts import (
     bfloat16_numbers,
@@ -25,7 +25,7 @@ from popc_runtime.executable_parts import (
     synthetic_inputs,
     telling,
 )
-from popc_runtime.format import Array, Manifest, ProgramImage
+from popc_runtime.format import MAIN_PROGRAM, Array, Manifest, ProgramImage
 from popc_runtime.ground.frozen import replace
 from popc_runtime.ground.hints import TYPE_CHECKING, Any
 from popc_runtime.process.run_lock import Background, RunLock

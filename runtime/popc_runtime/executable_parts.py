@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from popc_runtime.device import MAIN_PROGRAM, Engine, Ports, binder_type
+from popc_runtime.device import Engine, Ports, binder_type
 from popc_runtime.errors import UsageError
 from popc_runtime.format import (
+    MAIN_PROGRAM,
     FloatCheck,
     Manifest,
     ProgramImage,

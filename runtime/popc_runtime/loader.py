@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 
 from popc_runtime.custom import require_operators
-from popc_runtime.device import LOAD_PROGRAM, MAIN_PROGRAM
 from popc_runtime.errors import CorruptArchiveError, UsageError
 from popc_runtime.executable import Executable
 from popc_runtime.format import DEFAULT_LIMITS as _DEFAULT_LIMITS
 from popc_runtime.format import (
+    LOAD_PROGRAM,
+    MAIN_PROGRAM,
     ArchiveFile,
     ArchiveSource,
     Limits,

@@ -16,6 +16,7 @@ from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import Scratch
 from popc_runtime.kernels.activation import ACTIVATIONS, activation_calls
+from popc_runtime.kernels.core.families import ACTIVATION_NAMES
 from tests.support.oracles import assert_matches_onnxruntime, epsilon, run_ir, run_op
 
 _RNG = np.random.default_rng(3)
@@ -74,6 +75,10 @@ _CASES: dict[str, _Case] = {
 def test_every_activation_has_a_case() -> None:
     names = {name.partition(":")[0] for name in _CASES}
     assert names == set(ACTIVATIONS) - {"FakeQuantize"}  # see test_quantize
+
+
+def test_every_activation_is_listed() -> None:
+    assert set(ACTIVATIONS) == ACTIVATION_NAMES
 
 
 _FLOATS = (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)

@@ -132,7 +132,7 @@ class _Run:
         import popc_runtime
         from popc.inputs.arguments import read_arrays
         from popc.trained.log import require_plotting
-        from popc_runtime.device import EVALUATION_PROGRAM
+        from popc_runtime.format import EVALUATION_PROGRAM
         from popc_runtime.groups import once
         from popc_runtime.trainer import Trainer
 

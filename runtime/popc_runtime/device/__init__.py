@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from popc_runtime.device.bound_program import (
-    EVALUATION_PROGRAM,
-    LOAD_PROGRAM,
-    MAIN_PROGRAM,
-    missing_opcodes,
-)
+from popc_runtime.device.bound_program import missing_opcodes
 from popc_runtime.device.choose import ENGINES, binder_type
 from popc_runtime.device.engine import Engine
 from popc_runtime.device.memory import Memory
@@ -21,9 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENGINES",
-    "EVALUATION_PROGRAM",
-    "LOAD_PROGRAM",
-    "MAIN_PROGRAM",
     "Engine",
     "InputPort",
     "InstructionTime",

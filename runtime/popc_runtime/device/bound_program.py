@@ -11,6 +11,7 @@ from popc_runtime.device.memory import Memory
 from popc_runtime.device.ports import Ports
 from popc_runtime.errors import IncompatibleArchiveError
 from popc_runtime.format import (
+    LOAD_PROGRAM,
     Array,
     DType,
     FloatCheck,
@@ -29,17 +30,11 @@ if TYPE_CHECKING:
     from popc_runtime.device.counts import BlockCounts
 
 __all__ = [
-    "EVALUATION_PROGRAM",
     "IO_OPCODES",
-    "LOAD_PROGRAM",
-    "MAIN_PROGRAM",
     "BoundProgram",
     "missing_opcodes",
 ]
 
-LOAD_PROGRAM: Final = "weights_from_host"
-MAIN_PROGRAM: Final = "main"
-EVALUATION_PROGRAM: Final = "evaluation"  # beside one that trains
 _REGIONS_OF_VARIABLES: Final = (Region.STATE, Region.REMOTE)
 IO_OPCODES: Final = frozenset({"HostLoad", "HostStore"})
 

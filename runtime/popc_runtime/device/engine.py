@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from popc_runtime.device.binder import Binder
-from popc_runtime.device.bound_program import LOAD_PROGRAM, BoundProgram
+from popc_runtime.device.bound_program import BoundProgram
 from popc_runtime.device.ports import Ports
 from popc_runtime.device.steps import InstructionTime
-from popc_runtime.format import Array, FloatCheck, ProgramImage, VariableSpec
+from popc_runtime.format import LOAD_PROGRAM, Array, FloatCheck, ProgramImage, VariableSpec
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.kernels.core.random_state import RandomState
 from popc_runtime.process.watch import RunWatch

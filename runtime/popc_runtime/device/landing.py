@@ -28,6 +28,7 @@ from popc_runtime.device.moved_slots import (
     stored,
 )
 from popc_runtime.format import (
+    LOAD_PROGRAM,
     Block,
     CallBlock,
     IfBlock,
@@ -38,11 +39,8 @@ from popc_runtime.format import (
     Slot,
 )
 from popc_runtime.ground.frozen import frozen, replace
-from popc_runtime.ground.hints import Final
 
 __all__ = ["Landings", "with_landings"]
-
-_LOAD_PROGRAM: Final = "weights_from_host"
 
 
 @frozen
@@ -67,7 +65,7 @@ def with_landings(image: ProgramImage) -> tuple[ProgramImage, Landings]:
     slots = MovedSlots(image)
     programs = dict(image.programs)
     for name, block in programs.items():
-        if name != _LOAD_PROGRAM and name not in called:
+        if name != LOAD_PROGRAM and name not in called:
             programs[name] = departed(slots, _landed(slots, block))
     if not slots.landed:
         return image, Landings()

@@ -18,7 +18,7 @@ import numpy as np
 
 from popc_runtime.device.binder import Binder
 from popc_runtime.device.blas import settings_of_numpy
-from popc_runtime.device.bound_program import IO_OPCODES, LOAD_PROGRAM, BoundProgram
+from popc_runtime.device.bound_program import IO_OPCODES, BoundProgram
 from popc_runtime.device.engine import Engine
 from popc_runtime.device.linking import write_out
 from popc_runtime.device.meetings import agreement, exchange_calls
@@ -36,6 +36,7 @@ from popc_runtime.device.steps import (
 from popc_runtime.device.transfers import load_calls, store_calls
 from popc_runtime.errors import DeviceError, PopcError
 from popc_runtime.format import (
+    LOAD_PROGRAM,
     Array,
     Block,
     CallBlock,

@@ -28,6 +28,9 @@ from popc_runtime.format.manifest import (
 )
 from popc_runtime.format.panels import PANEL_ALIGNMENT, pack_panels, packed_bytes, unpack_panels
 from popc_runtime.format.program import (
+    EVALUATION_PROGRAM,
+    LOAD_PROGRAM,
+    MAIN_PROGRAM,
     Attribute,
     Attributes,
     Block,
@@ -72,9 +75,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "EVALUATION_PROGRAM",
     "FORMAT_VERSION",
     "LIMITS",
+    "LOAD_PROGRAM",
     "MAGIC",
+    "MAIN_PROGRAM",
     "MAX_RANK",
     "MAX_REPLICAS",
     "PANEL_ALIGNMENT",

@@ -11,9 +11,12 @@ from enum import IntEnum
 
 from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.frozen import field, frozen
-from popc_runtime.ground.hints import TypeAlias
+from popc_runtime.ground.hints import Final, TypeAlias
 
 __all__ = [
+    "EVALUATION_PROGRAM",
+    "LOAD_PROGRAM",
+    "MAIN_PROGRAM",
     "Attribute",
     "Attributes",
     "Block",
@@ -31,6 +34,10 @@ __all__ = [
 Attribute: TypeAlias = "int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]"
 Attributes: TypeAlias = Mapping[str, Attribute]
 Block: TypeAlias = "tuple[Item, ...]"
+
+LOAD_PROGRAM: Final = "weights_from_host"
+MAIN_PROGRAM: Final = "main"
+EVALUATION_PROGRAM: Final = "evaluation"  # beside one that trains
 
 
 class Region(IntEnum):

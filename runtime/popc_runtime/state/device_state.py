@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from popc_runtime.device import LOAD_PROGRAM, Engine
+from popc_runtime.device import Engine
 from popc_runtime.errors import CheckpointError, DeviceError, UsageError
-from popc_runtime.format import Array, Manifest, VariableRole, VariableSpec
+from popc_runtime.format import LOAD_PROGRAM, Array, Manifest, VariableRole, VariableSpec
 from popc_runtime.groups import once
 from popc_runtime.state.replicated import Replicated
 

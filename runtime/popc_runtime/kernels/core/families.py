@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from popc_runtime.ground.hints import Final
 
-__all__ = ["FAMILIES"]
+__all__ = ["ACTIVATION_NAMES", "FAMILIES"]
 
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "activation": (
@@ -369,3 +369,6 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "text": ("TfIdfVectorizer",),
     "trees": ("TreeEnsemble",),
 }
+
+# What other instructions may apply to their results; PRelu has two operands.
+ACTIVATION_NAMES: Final = frozenset(FAMILIES["activation"]) - {"PRelu"}
