@@ -23,7 +23,7 @@ from popc_runtime.format import Array, VariableRole
 
 __all__ = ["Graph", "Op", "Tensor"]
 
-_ACTIVATION, _CONSTANT = TensorKind.ACTIVATION, TensorKind.CONSTANT  # looking them up takes long
+_ACTIVATION, _INPUT, _CONSTANT, _VARIABLE = TensorKind  # looking them up takes long
 
 
 @dataclass(eq=False, slots=True)
@@ -154,7 +154,7 @@ class Graph:
     @property
     def variables(self) -> list[Tensor]:
         """The variables in order of insertion; only the top graph has any."""
-        return [t for t in self._tensors.values() if t.kind is TensorKind.VARIABLE]
+        return [tensor for tensor in self._tensors.values() if tensor.kind is _VARIABLE]
 
     def may_have(self, op_types: Collection[str]) -> bool:
         """False if there has never been an op of one of these types, so that none is there."""
@@ -218,7 +218,7 @@ class Graph:
 
     def add_input(self, name: str, type_: TensorType) -> Tensor:
         """Append a graph input."""
-        self.inputs.append(Tensor(self.fresh_name(name), type_, TensorKind.INPUT))
+        self.inputs.append(Tensor(self.fresh_name(name), type_, _INPUT))
         return self._add_tensor(self.inputs[-1])
 
     def add_output(self, name: str, tensor: Tensor) -> None:
@@ -247,8 +247,8 @@ class Graph:
         """
         assert initial is None or initial.shape == type_.shape, (name, type_)
         assert initial is None or initial.dtype == type_.dtype.storage, (name, type_)
-        name, kind = self.fresh_name(name), TensorKind.VARIABLE
-        return self._add_tensor(Tensor(name, type_, kind, None, initial, role, rows))
+        name = self.fresh_name(name)
+        return self._add_tensor(Tensor(name, type_, _VARIABLE, None, initial, role, rows))
 
     def add_op(
         self,
@@ -296,8 +296,8 @@ class Graph:
 
     def insert_output(self, op: Op, index: int, name: str, type_: TensorType) -> Tensor:
         """Give ``op`` one more output, at position ``index``."""
-        tensor = Tensor(self.fresh_name(name), type_, TensorKind.ACTIVATION, producer=op)
-        op.outputs.insert(index, self._add_tensor(tensor))
+        tensor = self._add_tensor(Tensor(self.fresh_name(name), type_, _ACTIVATION, producer=op))
+        op.outputs.insert(index, tensor)
         return tensor
 
     def set_input(self, op: Op, index: int, tensor: Tensor | None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 __all__ = ["OrderedPair", "Ordering", "find_reached", "order_by_links", "order_closely"]
@@ -117,18 +118,20 @@ def order_by_links(ops: Iterable[_Op]) -> list[_Op]:
 
     Ops in cycles are left out, and what follows them.
     """
-    waiting = dict.fromkeys(ops, 0)  # for results, however often each is read
-    for op in waiting:
-        for result in op.outputs:
-            for user in result.uses:
-                waiting[user] += 1
+    users: dict[_Op, Iterable[_Op]] = {}  # of each op, once for each result that they read
+    for op in ops:
+        results = op.outputs
+        one = len(results) == 1  # as for the most part
+        users[op] = results[0].uses if one else [user for it in results for user in it.uses]
+    waiting = dict.fromkeys(users, 0)
+    for user in chain.from_iterable(users.values()):
+        waiting[user] += 1
     order = [op for op, count in waiting.items() if count == 0]
     for op in order:  # grows while it is walked
-        for result in op.outputs:
-            for user in result.uses:
-                left = waiting[user] = waiting[user] - 1
-                if left == 0:
-                    order.append(user)
+        for user in users[op]:
+            left = waiting[user] = waiting[user] - 1
+            if left == 0:
+                order.append(user)
     return order
 
 

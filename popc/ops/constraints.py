@@ -60,9 +60,11 @@ def stream_of(op: Op) -> tuple[str, bool] | None:
 
     Its name, and True for one of an output of the program: an input may have the same name.
     """
-    spec = OPS.get(op.op_type)
     name = op.attributes.get(STREAM_ATTRIBUTE)
-    if spec is None or not spec.side_effect or not isinstance(name, str):
+    if not isinstance(name, str):
+        return None
+    spec = OPS.get(op.op_type)
+    if spec is None or not spec.side_effect:
         return None
     return name, op.op_type == "HostStore"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import accumulate, chain
+from itertools import chain
+
+import numpy as np
 
 from popc.schedule.problem import OrderingProblem, Takeover
 
@@ -18,23 +20,21 @@ def find_cuts(problem: OrderingProblem, order: Sequence[int]) -> list[int]:
 
     Such a node waits, directly or not, for all that come before it, and all after it wait for it.
     """
-    place = [0] * len(order)
-    for index, node in enumerate(order):
-        place[node] = index
-    first_later = [len(order)] * len(order)  # by place: the first successor
-    last_earlier = [-1] * len(order)  # by place: the last predecessor
-    for index, node in enumerate(order):
-        later = [place[other] for other in problem.successors[node]]
-        first_later[index] = min(later, default=len(order))
-        for there in later:
-            last_earlier[there] = index
-    before = list(accumulate(first_later, max, initial=0))
-    after = list(accumulate(reversed(last_earlier), min, initial=len(order)))
-    return [
-        index
-        for index in range(len(order))
-        if before[index] <= index <= after[len(order) - 1 - index]
-    ]
+    count = len(order)
+    places = np.arange(count)
+    place = np.empty_like(places)
+    place[np.array(order, np.int64)] = places
+    links = list(map(len, problem.successors))
+    here = np.repeat(place, links)
+    there = place[np.fromiter(chain.from_iterable(problem.successors), np.int64, len(here))]
+    first_later = np.full(count, count)  # by place: the first successor
+    np.minimum.at(first_later, here, there)
+    last_earlier = np.full(count, -1)  # by place: the last predecessor
+    np.maximum.at(last_earlier, there, here)
+    before = np.maximum.accumulate(np.append(0, first_later))[:-1]
+    after = np.minimum.accumulate(np.append(count, last_earlier[::-1]))[-2::-1]
+    cuts: list[int] = np.flatnonzero((before <= places) & (places <= after)).tolist()
+    return cuts
 
 
 def restrict(
