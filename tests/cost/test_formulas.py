@@ -140,20 +140,35 @@ def test_sliding_windows() -> None:
 
 
 def test_depthwise_vertex() -> None:
-    # Four groups, 3 x 3 positions, one row of 8: every worker has two of the nine kernel rows.
-    inner = 6 * (19 + 2 * (7 + 5 + 3 + 2 * 7))
+    # Four groups, 3 x 3 positions, 8 results: every worker has two, of three kernel rows each.
+    inner = 6 * (19 + 2 * 3 * (7 + 5 + 3 + 2 * 2))
     zero = 6 * (4 + 8 * 4 // 2)
     adding = 6 * (9 + (9 + 2 * 5) * 2)
-    got = vertical_mac(1, 1, 8, 9, lanes=4, float_partials=True)
+    got = vertical_mac(1, 1, 8, (3, 3), lanes=4, float_partials=True)
     assert int(got) == 61 + 14 + 26 + zero + 32 + 24 + inner + adding
+    twice = vertical_mac(1, 2, 8, (3, 3), lanes=4, float_partials=True)
+    assert int(twice) - int(got) == 24 + inner
+
+
+def test_workers_of_few_results_share_the_columns_of_the_kernel() -> None:
+    # A gradient by weights: two results, so three workers have a third of 112 columns each.
+    alone = vertical_mac(1, 1, 6, (10, 38), lanes=4, float_partials=True)
+    shared = vertical_mac(1, 1, 2, (10, 112), lanes=4, float_partials=True)
+    assert int(alone) - int(shared) == 6 * (4 * 4 // 2)  # but for zeros of what is written
+
+
+def test_windows_of_more_groups_side_by_side_follow_each_other() -> None:
+    four = slic(1, 3, 12, 20, channels=1, chains=4)
+    sixteen = slic(1, 3, 12, 20, channels=1, lanes=16, chains=4)
+    assert 4 * four < sixteen < 4.4 * four
 
 
 def test_more_work_takes_longer() -> None:
     assert slic(2, 3, 12, 20, channels=4) < slic(4, 3, 12, 20, channels=4)
     assert slic(2, 3, 12, 20, channels=4) < slic(2, 3, 12, 40, channels=4)
     for lanes in (4, 8, 16):
-        small = vertical_mac(1, 6, 8, 9, lanes=lanes, float_partials=True)
-        assert small < vertical_mac(2, 6, 8, 9, lanes=lanes, float_partials=True)
+        small = vertical_mac(1, 1, 48, (3, 3), lanes=lanes, float_partials=True)
+        assert small < vertical_mac(2, 1, 48, (3, 3), lanes=lanes, float_partials=True)
 
 
 @pytest.mark.parametrize(

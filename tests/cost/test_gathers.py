@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc.cost.planner import GatherProblem, plan_gather, plan_scatter
-from popc.target import find_target
+from popc.target import configure_target, find_target
 
 _TARGET = find_target("ipu2")
 
@@ -42,3 +42,12 @@ def test_more_updates_cost_more() -> None:
         for count in (256, 4096, 65_536)
     ]
     assert cycles == sorted(set(cycles))
+
+
+def test_every_worker_looks_at_all_updates() -> None:
+    # A worker has a sixth of the rows of the tile, and passes over updates of the others.
+    alone = configure_target(_TARGET, tiles_per_ipu=1)
+    few, many = (
+        plan_scatter(GatherProblem(count, 4, 600, 2), "half", alone, 1e9) for count in (600, 1200)
+    )
+    assert many.compute[0] - few.compute[0] == 6 * (100 * (12 + 3) + 500 * 5)

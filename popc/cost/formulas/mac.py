@@ -25,6 +25,7 @@ def slic(
     width: Count,
     *,
     channels: int,
+    lanes: int = 0,
     stride: int = 1,
     float_partials: bool = False,
     chains: int = 2,
@@ -32,22 +33,26 @@ def slic(
     """ConvPartial1x4SLIC.
 
     Args:
-        groups: Groups of four channels: conv groups times ``channels`` is 4 for each.
+        groups: Groups of ``lanes`` conv groups.
         blocks: Kernel positions in blocks of four along x.
         rows, width: The field of the result.
         channels: Input, and output, channels of a conv group: 1, 2 or 4.
+        lanes: Conv groups side by side; as many as make four channels, or 8 or 16 of one channel.
         stride: Along x, 1 or 2.
         float_partials: Whether results are 32 bits wide.
         chains: Chains of units in use, 2 or 4; with 2, inputs pass twice.
     """
-    per_group = 4 // channels
-    load = 18 + 16 if per_group == 1 else 9 + 6 + WORKERS * (12 if per_group == 2 else 10) + 6 + 16
+    per_group = lanes or 4 // channels
+    turns = max(per_group * channels // 4, 1)
+    more = int(turns > 1)
+    each = 12 if per_group == 2 else 10 + more
+    load = 18 + 16 if per_group == 1 else 9 + 6 + WORKERS * each + 6 + 16
     worker_rows = ceil_div(rows, WORKERS)
     steady = width - 5 if stride == 1 else 2 * (width - 3)
     row = np.where(width >= 5, 15 + np.maximum(steady, 0), 12) - int(float_partials)
     passes = 1 if chains == 4 else 2
-    worker = 17 + worker_rows * (passes * row + 10 + 3 * int(float_partials))
-    return 28 + groups * (15 + blocks * (load + WORKERS * worker))
+    worker = 17 + 4 * more + worker_rows * (passes * row + 10 + 3 * int(float_partials))
+    return 28 + groups * (15 + 8 * more + blocks * turns * (load + WORKERS * worker))
 
 
 def dot_product(size: int, *, float_inputs: bool, float_partials: bool) -> int:
@@ -87,21 +92,38 @@ def horizontal_mac(
 
 
 def vertical_mac(
-    groups: Count, rows: Count, width: Count, positions: Count, *, lanes: int, float_partials: bool
+    groups: Count,
+    in_channels: Count,
+    outputs: Count,
+    kernel: tuple[Count, int],
+    *,
+    lanes: int,
+    float_partials: bool,
 ) -> Count:
-    """ConvPartialVerticalMac: depthwise, ``lanes`` (4, 8 or 16) conv groups side by side.
+    """ConvPartialVerticalMac: ``lanes`` (4, 8 or 16) conv groups side by side.
 
-    Every worker has results of its own, which are added up at the end.
+    A worker adds up a row of the kernel for an element of the result, in results of its own, which
+    are added up at the end.  Input channels follow each other.
+
+    Args:
+        groups: Of ``lanes`` conv groups.
+        in_channels: Of a conv group.
+        outputs: Elements of a channel of the result.
+        kernel: Rows and columns.
+        lanes: 8 and 16 are there for 16-bit partial results only.
+        float_partials: Whether results are 32 bits wide.
     """
     f = int(float_partials)
-    elements = rows * width
-    work = ceil_div(rows * positions, WORKERS)  # a worker takes kernel rows of result rows
-    row = {4: 7 + 5 + 3 + 2 * (width - 1), 8: 25 + 3 * (width - 1), 16: 50 + 6 * (width - 1)}
-    inner = WORKERS * ({4: 19, 8: 13, 16: 25}[lanes] + work * row[lanes])
-    zero = WORKERS * (4 + ceil_div(elements * lanes, 2 if float_partials else 4))
-    shared = ceil_div(elements, WORKERS)
+    rows, columns = kernel
+    # With fewer elements than workers these share the columns.
+    sharing = np.maximum(WORKERS // np.maximum(outputs, 1), 1)
+    taps = ceil_div(columns, sharing) - 1
+    shared = ceil_div(outputs, WORKERS)
+    entry = {4: 7 + 3 + 2 * f + 3 + 2 * taps, 8: 25 + 3 * taps, 16: 50 + 6 * taps}[lanes]
+    inner = WORKERS * ({4: 18 + f, 8: 13, 16: 25}[lanes] + rows * shared * entry)
+    zero = WORKERS * (4 + ceil_div(outputs * lanes, 2 if float_partials else 4))
     reduce = WORKERS * (10 - f + (7 + 2 * f + (1 + f) * (WORKERS - 1)) * shared)
-    return 61 + 14 + 26 + groups * (zero + 32 + 24 + inner + reduce)
+    return 61 + 14 + 26 + groups * (zero + 32 + in_channels * (24 + inner) + reduce)
 
 
 def outer_product(width: Count, channels: Count, group: int, *, float_types: bool) -> Count:

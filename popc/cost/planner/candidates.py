@@ -72,7 +72,7 @@ def candidates_for(
     serial_in, serial_out = serial
     in_groups = ceil_div(ceil_div(problem.in_channels, method.in_group), serial_in)
     out_groups = ceil_div(ceil_div(problem.out_channels, method.out_group), serial_out)
-    whole = method.kind in {VertexKind.SLIC, VertexKind.VMAC, VertexKind.OUTER_PRODUCT}
+    whole = method.kind in {VertexKind.SLIC, VertexKind.OUTER_PRODUCT}
     choices = [
         split_counts(ceil_div(problem.groups, method.conv_group), tiles, 20),
         split_counts(problem.batch, tiles, 12),
@@ -85,8 +85,8 @@ def candidates_for(
     ]
     room = int(np.prod([float(values[-1]) for values in choices]))
     kernel = ceil_div(problem.kernel[0], method.filter_height)
-    if method.kind is VertexKind.AMP and kernel > 1 and room < 2 * tiles:
-        choices[-1] = [1, kernel]
+    if method.kind in {VertexKind.AMP, VertexKind.VMAC} and kernel > 1 and room < 2 * tiles:
+        choices[-1] = split_counts(kernel, tiles, 8)
         room *= kernel
     columns = _products(choices, tiles, _LEAST_USE * min(tiles, room))
     groups, batch, rows, width, ins, outs, taps = columns

@@ -11,7 +11,7 @@ from popc.cost.formulas.amp import AmpTypes, TileConv, conv_1x1, conv_nx1
 from popc.cost.formulas.mac import horizontal_mac, outer_product, slic, vertical_mac
 from popc.cost.formulas.numbers import BYTES, VECTOR, Count, ceil_div
 from popc.cost.planner.candidates import Candidates
-from popc.cost.planner.methods import Method, VertexKind
+from popc.cost.planner.methods import Method, VertexKind, slic_chains
 from popc.cost.planner.problem import ConvProblem
 from popc.cost.planner.steps import CandidateStep, Shares, taken
 from popc.cost.planner.transform import copies_inputs, copies_weights, transform, transpose
@@ -58,7 +58,13 @@ def shares_of(problem: ConvProblem, method: Method, splits: Candidates) -> Share
 def _reach(problem: ConvProblem, axis: int, outputs: Count, taps: Count) -> Count:
     """Input rows, or columns, that ``outputs`` results read."""
     span = (outputs - 1) * problem.strides[axis] + (taps - 1) * problem.dilations[axis] + 1
-    return np.minimum(span, max(problem.inputs[axis], 1))
+    return np.minimum(ceil_div(span, problem.spread[axis]), max(problem.inputs[axis], 1))
+
+
+def _met(problem: ConvProblem, shares: Shares) -> tuple[Count, Count]:
+    """Rows and columns of results of a tile that a kernel position meets."""
+    rows = ceil_div(shares.rows, problem.spread[0])
+    return shares.batch * rows, ceil_div(shares.columns, problem.spread[1])
 
 
 @frozen
@@ -172,26 +178,21 @@ def _sources(problem: ConvProblem, splits: Candidates, shares: Shares) -> Count:
 
 def _vertex(problem: ConvProblem, method: Method, shares: Shares, conv: Conv) -> Count:
     """Cycles of the vertex of ``method`` on the busiest tile."""
-    rows, width = shares.batch * shares.rows, shares.columns
+    rows, width = _met(problem, shares)
     positions = shares.kernel_rows * problem.kernel[1]
     float_partials = problem.partials_type == "float"
     if method.kind is VertexKind.AMP:
         return _amp(problem, method, shares, conv)
     if method.kind is VertexKind.SLIC:
-        blocks = shares.kernel_rows * ceil_div(problem.kernel[1], 4)
-        return slic(
-            shares.groups,
-            blocks,
-            rows,
-            width,
-            channels=method.in_group,
-            stride=problem.strides[1],
-            float_partials=float_partials,
-        )
+        return _slic(problem, method, shares, conv)
     if method.kind is VertexKind.VMAC:
-        lanes = method.conv_group
         return vertical_mac(
-            shares.groups, rows, width, positions, lanes=lanes, float_partials=float_partials
+            shares.groups * shares.out_groups,
+            shares.in_groups,
+            rows * shares.columns,
+            (shares.kernel_rows, ceil_div(problem.kernel[1], problem.spread[1])),
+            lanes=method.conv_group,
+            float_partials=float_partials,
         )
     float_inputs = problem.inputs_type == "float"
     if method.kind is VertexKind.OUTER_PRODUCT:
@@ -212,6 +213,20 @@ def _vertex(problem: ConvProblem, method: Method, shares: Shares, conv: Conv) ->
     )
 
 
+def _slic(problem: ConvProblem, method: Method, shares: Shares, conv: Conv) -> Count:
+    return slic(
+        shares.groups,
+        shares.kernel_rows * ceil_div(problem.kernel[1], 4),
+        shares.batch * shares.rows,
+        shares.columns,
+        channels=method.in_group,
+        lanes=method.conv_group,
+        stride=problem.strides[1],
+        float_partials=problem.partials_type == "float",
+        chains=slic_chains(problem, conv),
+    )
+
+
 def _amp(problem: ConvProblem, method: Method, shares: Shares, conv: Conv) -> Count:
     types = AmpTypes(
         method.units,
@@ -219,12 +234,13 @@ def _amp(problem: ConvProblem, method: Method, shares: Shares, conv: Conv) -> Co
         float_partials=problem.partials_type == "float",
         quarter_inputs=problem.inputs_type == "quarter",
     )
+    rows, columns = _met(problem, shares)
     tile = TileConv(
         shares.groups,
         shares.in_groups,
         shares.out_groups,
-        shares.batch * shares.rows,
-        shares.columns,
+        rows,
+        columns,
         passes=ceil_div(method.out_group, method.units),
         kernel_y=shares.kernel_rows,
         kernel_x=problem.kernel[1],

@@ -114,14 +114,16 @@ def _gather(
 def _scatter(
     problem: GatherProblem, lanes: Lanes, target: Target, columns: int, rows: int, lookups: int
 ) -> GatherPlan:
-    """Each tile gets its columns of its part of the updates, whichever rows they belong to."""
+    """Each tile gets its columns of its part of the updates, whichever rows they belong to.
+
+    Rows of the table are dealt to workers, each of which looks at all updates.
+    """
     size, speed = problem.element_bytes, target.exchange.bytes_per_cycle
     width, height = ceil_div(problem.length, columns), ceil_div(problem.table, rows)
     share = ceil_div(problem.lookups, lookups)
     received = share * (4 + width * size)
-    offsets = ceil_div(share, WORKERS)
-    in_range = ceil_div(offsets, rows)
-    first = multi_update(in_range, offsets - in_range, width, float_type=lanes != "half")
+    in_range = ceil_div(share * ceil_div(height, WORKERS), max(problem.table, 1))
+    first = multi_update(in_range, share - in_range, width, float_type=lanes != "half")
     if lookups == 1:
         exchange = exchange_cycles(received, speed), 0
         return GatherPlan(columns, rows, lookups, exchange, (first, 0), received)

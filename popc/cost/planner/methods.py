@@ -11,7 +11,7 @@ from popc.cost.planner.problem import ConvProblem
 from popc.target import Conv
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["Method", "VertexKind", "methods_for", "weights_per_unit"]
+__all__ = ["Method", "VertexKind", "methods_for", "slic_chains", "weights_per_unit"]
 
 _UNIT_BYTES: Final = 32  # of weights
 
@@ -50,7 +50,7 @@ class Method:
 
 def methods_for(problem: ConvProblem, conv: Conv) -> list[Method]:
     """The methods that are worth a try for ``problem``."""
-    methods = [*_amp(problem, conv), *_slic(problem), *_vmac(problem)]
+    methods = [*_amp(problem, conv), *_slic(problem, conv), *_vmac(problem)]
     if problem.in_channels == 1 and problem.positions == 1:
         width = 2 if problem.inputs_type == "float" else 4
         group = min(-(-problem.out_channels // width) * width, 64)
@@ -91,22 +91,36 @@ def _amp(problem: ConvProblem, conv: Conv) -> Iterator[Method]:
         yield Method(VertexKind.AMP, weights // height, units, units=units, filter_height=height)
 
 
-def _slic(problem: ConvProblem) -> Iterator[Method]:
-    """Windows of four along a row; as many input as output channels in a vertex."""
+def _slic(problem: ConvProblem, conv: Conv) -> Iterator[Method]:
+    """Windows of four along a row; as many input as output channels in a vertex.
+
+    More than four conv groups side by side need all units, and 16-bit partial results.
+    """
     usable = problem.inputs_type == "half" and problem.kernel[1] > 1
-    if not usable or problem.strides[1] > 2 or problem.dilations != (1, 1):
+    apart = problem.dilations != (1, 1) or problem.spread != (1, 1)
+    if not usable or problem.strides[1] > 2 or apart:
         return
     channels = max(problem.in_channels, min(problem.out_channels, 4))
     if problem.in_channels > 4:
         return
     if channels > 2 or problem.groups == 1:
         yield Method(VertexKind.SLIC, 4, 4)
-    else:
-        yield Method(VertexKind.SLIC, channels, channels, conv_group=4 // channels)
+        return
+    yield Method(VertexKind.SLIC, channels, channels, conv_group=4 // channels)
+    if channels == 1 and slic_chains(problem, conv) == 4:
+        yield Method(VertexKind.SLIC, 1, 1, conv_group=8)
+        yield Method(VertexKind.SLIC, 1, 1, conv_group=16)
+
+
+def slic_chains(problem: ConvProblem, conv: Conv) -> int:
+    """Chains of units that SLIC uses: all four for 16-bit partial results."""
+    return 4 if problem.partials_type == "half" and conv.fp16_in_fp16_out_units == 16 else 2
 
 
 def _vmac(problem: ConvProblem) -> Iterator[Method]:
-    depthwise = problem.in_channels == 1 and problem.out_channels == 1 and problem.groups >= 4
-    if depthwise and problem.inputs_type == "half":
-        lanes = 16 if problem.groups % 16 == 0 else 8 if problem.groups % 8 == 0 else 4
+    """Conv groups side by side; more than four of them with 16-bit partial results only."""
+    few = problem.in_channels * problem.out_channels < _UNIT_BYTES
+    if problem.inputs_type != "half" or problem.groups < 4 or not few:
+        return
+    for lanes in (4,) if problem.partials_type == "float" else (4, 8, 16):
         yield Method(VertexKind.VMAC, 1, 1, conv_group=lanes)

@@ -19,11 +19,13 @@ class OperandLayout:
 
     Attributes:
         block: It lies in blocks of so many input channels already; 0 if it does not.
+        groups: Conv groups that lie side by side, too, each with such a block.
         turned: Other elements lie between those of neighbouring channels.
         placed: It lies as the plan wants it, whatever that is: weights are laid out at load.
     """
 
     block: int = 0
+    groups: int = 1
     turned: bool = False
     placed: bool = False
 
@@ -48,6 +50,8 @@ class ConvProblem:
     Attributes:
         inputs_type, partials_type, output_type: "quarter", "half" or "float".
         in_channels, out_channels: Of one group.
+        spread: Zeros are put between neighbouring inputs, so that they are so many places apart:
+            a kernel position meets one in so many results.
         inputs_lie, weights_lie: The order of the operands' elements; what does not lie the way
             that a plan wants it has to be copied first.
         product: Of matrices, not a convolution with a single kernel position.
@@ -68,6 +72,7 @@ class ConvProblem:
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)
     inputs: tuple[int, int] = (0, 0)
+    spread: tuple[int, int] = (1, 1)
     inputs_lie: OperandLayout = PLACED
     weights_lie: OperandLayout = PLACED
     product: bool = False
@@ -83,7 +88,8 @@ class ConvProblem:
     @property
     def macs(self) -> int:
         """Multiplications; what falls on padding counts too."""
-        outputs = self.batch * self.field[0] * self.field[1] * self.out_channels
+        field = self.field[0] * self.field[1] // (self.spread[0] * self.spread[1])
+        outputs = self.batch * field * self.out_channels
         return self.groups * outputs * self.in_channels * self.positions
 
     @property
@@ -114,6 +120,7 @@ class ConvProblem:
             inputs=(1, width),
             strides=(1, 1),
             dilations=(1, 1),
+            spread=(1, 1),
         )
 
     def with_operands_swapped(self) -> ConvProblem:
@@ -137,6 +144,7 @@ class ConvProblem:
             kernel=(1 if rows else self.kernel[0], 1),
             strides=(1 if rows else self.strides[0], 1),
             dilations=(1 if rows else self.dilations[0], 1),
+            spread=(1 if rows else self.spread[0], 1),
             inputs=(self.field[0] if rows else self.inputs[0], self.field[1]),
             inputs_lie=ROWS,
             expanded=self.expanded * taps,

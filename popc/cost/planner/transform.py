@@ -40,7 +40,15 @@ def copies_weights(problem: ConvProblem, method: Method) -> bool:
 
 
 def _copies(lie: OperandLayout, method: Method, *, padded: bool) -> bool:
-    return not lie.placed and (padded or lie.block != method.in_group)
+    lies = lie.block * lie.groups == method.in_group * method.conv_group
+    return not lie.placed and (padded or not lies)
+
+
+def _run(lie: OperandLayout, problem: ConvProblem, method: Method) -> int:
+    """Elements side by side, as vertices want them, of what has to be copied."""
+    channels = gcd(lie.block or problem.in_channels, method.in_group, problem.in_channels)
+    groups = gcd(lie.groups, method.conv_group) if channels == method.in_group else 1
+    return channels * groups
 
 
 def _pads_inputs(problem: ConvProblem, method: Method) -> bool:
@@ -76,7 +84,7 @@ def transform(
         (problem.inputs_lie, problem.weights_lie), sizes, used, turned_first, sides, strict=True
     ):
         if copied:
-            run = gcd(lie.block or problem.in_channels, method.in_group, problem.in_channels)
+            run = _run(lie, problem, method)
             whole = np.where(first, bytes_, 0) if side else 0 if lie.turned else bytes_
             parts.append((whole, movement.smallest_piece(run * size)))
             parts.append((bytes_ - whole, movement.smallest_piece(size)))

@@ -13,6 +13,9 @@ from popc.ir import Shape
 
 __all__ = ["RULES"]
 
+# What lies as a convolution of single channels wants it has so many side by side, or more.
+_LANES: Final = 4
+
 
 def _two(sizes: Shape) -> tuple[int, int]:
     """Rows and columns: all axes before the last together, and the last."""
@@ -39,18 +42,22 @@ def _conv(work: Work) -> None:
         _steps_of(work.integers("strides", (1,) * rank)),
         _steps_of(work.integers("dilations", (1,) * rank)),
         _two(x.shape[2:]),
-        inputs_lie=_channels(work),
+        inputs_lie=_channels(work, group),
         weights_lie=work.lying(work.op.operand(1), last=True),
     )
     _planned(work, problem)
     epilogue(work, 2, y.shape[1])
 
 
-def _channels(work: Work) -> OperandLayout:
+def _channels(work: Work, group: int) -> OperandLayout:
     """The order of the input: in blocks of channels, as another convolution has left it, or not."""
     x = work.op.operand(0)
-    block = work.layout_of(x).block
-    return work.lying(x, last=True) if x.is_constant else OperandLayout(block)
+    layout = work.layout_of(x)
+    if x.is_constant or layout.placed:
+        return work.lying(x, last=True)
+    own = x.type.shape[1] // group
+    groups = layout.block // own if group > 1 and own else 0
+    return OperandLayout(own, groups) if groups > 1 else OperandLayout(layout.block)
 
 
 def _planned(work: Work, problem: ConvProblem) -> None:
@@ -61,24 +68,26 @@ def _planned(work: Work, problem: ConvProblem) -> None:
 
 
 def _transposed(work: Work) -> None:
-    """The convolutions with the part of the kernel that meets each residue of the strides.
+    """A convolution whose input has zeros between its elements, as many as the strides say.
 
-    Residues that no part of the kernel meets stay empty.
+    Along an axis with a single kernel position zeros come afterwards.
     """
     x, w, y = work.input(0), work.input(1), work.result()
     rank, group = x.rank - 2, work.integer("group", 1)
     strides, taps = work.integers("strides", (1,) * rank), w.shape[2:]
     axes = list(zip(x.shape[2:], strides, taps, strict=True))
+    spread = tuple(step if count > 1 else 1 for _, step, count in axes)
     problem = ConvProblem(
         *work.types(y.dtype),
         group,
         x.shape[0],
-        _two(tuple(size * min(step, count) for size, step, count in axes)),
+        _two(tuple(size * step for size, step in zip(x.shape[2:], spread, strict=True))),
         x.shape[1] // group,
         y.shape[1] // group,
-        _two(tuple(-(-count // step) for _, step, count in axes)),
+        _two(taps),
         inputs=_two(x.shape[2:]),
-        inputs_lie=_channels(work),
+        spread=_two(spread),
+        inputs_lie=_channels(work, group),
         weights_lie=ROWS,
     )
     _planned(work, problem)
@@ -86,7 +95,10 @@ def _transposed(work: Work) -> None:
 
 
 def _weights_grad(work: Work) -> None:
-    """A convolution of the input by the gradient, in which the batch is the input channel."""
+    """A convolution of the input by the gradient, in which the batch is the input channel.
+
+    Groups of one channel lie side by side as the channels do.
+    """
     dy, x, w = work.input(0), work.input(1), work.result()
     rank, group = x.rank - 2, work.integer("group", 1)
     problem = ConvProblem(
@@ -100,10 +112,19 @@ def _weights_grad(work: Work) -> None:
         _steps_of(work.integers("dilations", (1,) * rank)),
         _steps_of(work.integers("strides", (1,) * rank)),
         _two(x.shape[2:]),
-        inputs_lie=ROWS,
-        weights_lie=ROWS,
+        inputs_lie=_groups(work, 1, group),
+        weights_lie=_groups(work, 0, group),
     )
     _planned(work, problem)
+
+
+def _groups(work: Work, operand: int, group: int) -> OperandLayout:
+    """The order of an operand whose conv groups are its channels, if there is one for each."""
+    tensor = work.op.operand(operand)
+    if tensor.type.shape[1] != group or group == 1:
+        return ROWS
+    layout = work.layout_of(tensor)
+    return OperandLayout(groups=_LANES if layout.placed else max(layout.block, 1))
 
 
 def _deformed(work: Work, results: int) -> None:

@@ -1,0 +1,48 @@
+"""Conv groups side by side, and inputs with zeros in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from popc.cost.planner import ROWS, ConvProblem, OperandLayout, Plan, Planner
+from popc.cost.planner.methods import VertexKind, methods_for
+from popc.target import find_target
+
+_TARGET = find_target("ipu2")
+
+
+def _cycles(plan: Plan) -> int:
+    return sum(part.exchange + part.compute for part in plan.parts)
+
+
+@pytest.mark.parametrize(("partials", "lanes"), [("float", {4}), ("half", {4, 8, 16})])
+def test_more_groups_side_by_side_need_short_partial_results(
+    partials: str, lanes: set[int]
+) -> None:
+    problem = ConvProblem("half", partials, "half", 64, 1, (9, 9), 1, 1, (3, 3), inputs=(9, 9))
+    for kind in (VertexKind.VMAC, VertexKind.SLIC):
+        methods = methods_for(problem, _TARGET.conv)
+        assert {method.conv_group for method in methods if method.kind is kind} == lanes
+
+
+def test_depthwise_gradients_by_weights_add_up_along_rows() -> None:
+    lie = OperandLayout(groups=4)
+    problem = ConvProblem(
+        "half", "float", "half", 512, 1, (3, 3), 4, 1, (7, 7), (1, 1), (2, 2), (14, 14)
+    )
+    problem = replace(problem, inputs_lie=lie, weights_lie=lie)
+    plan = Planner(_TARGET).plan(problem, 0.6)
+    assert plan.method.kind is VertexKind.VMAC
+    apart = replace(problem, inputs_lie=ROWS, weights_lie=ROWS)
+    assert _cycles(plan) < _cycles(Planner(_TARGET).plan(apart, 0.6))
+
+
+def test_zeros_between_inputs_are_not_multiplied() -> None:
+    dense = ConvProblem("half", "half", "half", 1, 4, (56, 56), 64, 64, (4, 4), inputs=(56, 56))
+    apart = replace(dense, inputs=(28, 28), spread=(2, 2))
+    planner = Planner(_TARGET)
+    assert 4 * apart.macs == dense.macs
+    assert _cycles(planner.plan(apart, 0.6)) < 0.6 * _cycles(planner.plan(dense, 0.6))
+    assert VertexKind.SLIC not in {method.kind for method in methods_for(apart, _TARGET.conv)}
