@@ -32,6 +32,8 @@ from popc_runtime.format import (
     Slot,
     pack_panels,
 )
+from popc_runtime.format.codec import CHUNK_BYTES, default_threads
+from popc_runtime.format.workers import ordered_map
 from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.core.operands import Operands
 from popc_runtime.native.views import View
@@ -51,14 +53,20 @@ def store_in_panels(
     chosen = _chosen(image, constants)
     if not chosen:
         return image, tuple(constants)
+
+    def pack(number: int) -> Array:
+        slot, packing = chosen[number]
+        return pack_panels(_elements(image.slots[slot], constants[number]), packing)
+
     blocks: list[ConstantBlock] = []
     size, done = 0, 0
     total = sum(constants[number].data.nbytes for number in chosen)
+    threads = default_threads() if total > CHUNK_BYTES else 1
+    packed_data = ordered_map(pack, sorted(chosen), threads)
     for number, block in enumerate(constants):
         data = block.data
         if number in chosen:
-            slot, packing = chosen[number]
-            data = pack_panels(_elements(image.slots[slot], block), packing)
+            data = next(packed_data)
             done += block.data.nbytes
             on_bytes(done, total)
         blocks.append(ConstantBlock(size, data))

@@ -29,6 +29,7 @@ from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.walk import all_nodes, nested_graphs, node_name
 from popc_runtime.errors import ModelError, ResourceError, UsageError
 from popc_runtime.format import MAGIC, Array
+from popc_runtime.format.workers import begin_call
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.process.paths import read_regular, usable_path
 
@@ -179,10 +180,9 @@ def load_model(
     if isinstance(source, LoadedModel):
         return source
     if isinstance(source, onnx.ModelProto):
-        return _checked(source, base_dir, _digest_of(source), owned=False)
+        return _checked(source, _digest_of(source), base_dir, owned=False)
     if isinstance(source, (bytes, bytearray, memoryview)):
-        source = bytes(source)
-        return _checked(_parse(source), base_dir, hashlib.sha256(source).hexdigest(), owned=True)
+        return _checked(*_parse_and_hash(bytes(source)), base_dir, owned=True)
     if not isinstance(source, (str, os.PathLike)):
         raise UsageError(
             f"a model is not an object of type {type(source).__name__}",
@@ -193,11 +193,11 @@ def load_model(
     if foreign is not None:
         path = converter.convert(foreign)
     proto, digest = _read(path)
-    loaded = _checked(proto, str(path.absolute().parent), digest, owned=True)
+    loaded = _checked(proto, digest, str(path.absolute().parent), owned=True)
     return replace(loaded, file=path.name)
 
 
-def _checked(proto: onnx.ModelProto, base_dir: str, digest: str, *, owned: bool) -> LoadedModel:
+def _checked(proto: onnx.ModelProto, digest: str, base_dir: str, *, owned: bool) -> LoadedModel:
     check_structure(proto)
     opset = assumed_opset(proto)
     if not opset:
@@ -215,7 +215,7 @@ def _checked(proto: onnx.ModelProto, base_dir: str, digest: str, *, owned: bool)
 
 def _digest_of(proto: onnx.ModelProto) -> str:
     try:
-        return hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
+        return _digest_of_bytes(proto.SerializeToString(deterministic=True))
     except (ValueError, EncodeError) as error:
         raise ModelError(
             "the model is larger than 2 GB, too large to pass as a message",
@@ -231,7 +231,17 @@ def _read(path: Path) -> tuple[onnx.ModelProto, str]:
         raise ModelError(f"{path} is a folder without ONNX models") from None
     except OSError as error:
         raise ResourceError(f"cannot read {path}: {error.strerror}") from error
-    return _parse(data), hashlib.sha256(data).hexdigest()
+    return _parse_and_hash(data)
+
+
+def _parse_and_hash(data: bytes) -> tuple[onnx.ModelProto, str]:
+    """The message in a file, and the hash of the file, which another thread computes meanwhile."""
+    digest = begin_call(_digest_of_bytes, data)
+    return _parse(data), digest()
+
+
+def _digest_of_bytes(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _parse(data: bytes) -> onnx.ModelProto:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
@@ -15,11 +16,14 @@ from popc_runtime.format import Array
 
 __all__ = ["ConstantPool"]
 
+_GLANCE: Final = 64  # bytes at each of a few places
+
 
 class ConstantPool:
     """Assigns offsets to constants, and to the initial values of variables that have one.
 
-    Only arrays of equal size are compared, by their digests.  ``on_bytes`` is told of the progress.
+    Only arrays of equal size that look alike are compared, by their digests.  ``on_bytes`` is told
+    of the progress.
     """
 
     def __init__(self, tensors: Iterable[Tensor], on_bytes: OnBytes = no_bytes) -> None:
@@ -27,14 +31,16 @@ class ConstantPool:
         for tensor in tensors:
             array = _data(tensor)
             arrays.setdefault(id(array), array)
-        sizes = Counter(array.nbytes for array in arrays.values())
+        looks = {identity: _glance(array) for identity, array in arrays.items()}
+        alike = Counter(looks.values())
         self.nbytes = 0
         self.blocks: list[ConstantBlock] = []
         self._offsets: dict[int, int] = {}
         found: dict[object, int] = {}
         done, total = 0, sum(array.nbytes for array in arrays.values())
         for identity, array in arrays.items():
-            key = (array.nbytes, content_digest(array) if sizes[array.nbytes] > 1 else b"")
+            look = looks[identity]
+            key = (look, content_digest(array) if alike[look] > 1 else b"")
             if key not in found:
                 found[key] = self._append(array)
             self._offsets[identity] = found[key]
@@ -52,6 +58,14 @@ class ConstantPool:
         self.blocks.append(ConstantBlock(offset, np.asarray(array, order="C")))
         self.nbytes = aligned(offset + array.nbytes)
         return offset
+
+
+def _glance(array: Array) -> tuple[int, bytes]:
+    """The size of an array and a few of its bytes, whatever its element type and shape."""
+    last = max(array.nbytes - _GLANCE, 0)
+    starts = [start // _GLANCE * _GLANCE // array.itemsize for start in (0, last // 2, last)]
+    count = _GLANCE // array.itemsize
+    return array.nbytes, b"".join(array.flat[start : start + count].tobytes() for start in starts)
 
 
 def _data(tensor: Tensor) -> Array:

@@ -7,7 +7,7 @@ import pytest
 
 from popc.ir import Op, Tensor
 from popc.memory import MemoryPlan, format_plan
-from popc_runtime.format import DType, Region
+from popc_runtime.format import Array, DType, Region
 from tests.support.small_graphs import SmallGraph, plan_as_written
 
 
@@ -274,6 +274,22 @@ def test_equal_constants_are_stored_once() -> None:
     assert plan.constant_bytes == 128
     places = [plan.placements[t].offset for t in (floats, same, ints, other, strided)]
     assert places == [0, 0, 0, 64, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
+def test_constants_that_look_alike_are_compared_to_the_last_byte(dtype: type) -> None:
+    small = SmallGraph()
+    values: Array = np.arange(5000).astype(dtype).reshape(50, 100)
+    first, copied = small.constant(values), small.constant(values.T.copy().T)
+    others = []
+    for place in (1, 300, 2600, 4990):  # few of which are looked at first
+        changed = values.copy()
+        changed.flat[place] += 1
+        others.append(small.constant(changed))
+    small.output(first, copied, *others)
+    plan = plan_as_written(small.graph)
+    assert plan.placements[first].offset == plan.placements[copied].offset
+    assert len(plan.constants) == 5
 
 
 def test_load_time_keeps_what_runs_need_and_reuses_the_rest() -> None:

@@ -322,13 +322,19 @@ def _gathered(
     pieces = iter([*blob.pieces, Piece(blob.size, np.empty(0, np.uint8))])
     piece, data = next(pieces), None
     for plan in plan_chunks(blob.size, extents if shuffled else ()):
-        raw = np.zeros(plan.stop - plan.start, np.uint8)
+        raw: Array | None = None
         while piece.offset < plan.stop:
             data = _as_bytes(piece.array) if data is None else data
-            _copy_overlap(raw, plan.start, data, piece.offset)
-            if piece.offset + data.nbytes > plan.stop:
+            start, end = plan.start - piece.offset, plan.stop - piece.offset
+            if raw is None and start >= 0 and end <= data.nbytes:  # most of many weights: no copy
+                raw = data[start:end]
+            else:
+                raw = np.zeros(plan.stop - plan.start, np.uint8) if raw is None else raw
+                _copy_overlap(raw, plan.start, data, piece.offset)
+            if end < data.nbytes:
                 break
             piece, data = next(pieces), None
+        raw = np.zeros(plan.stop - plan.start, np.uint8) if raw is None else raw
         inspect(raw.data)
         yield plan, raw
 
