@@ -199,7 +199,7 @@ def test_what_is_undefined_stays_so(group: int, activation: str) -> None:
     _check("Conv", [x, w, bias, None], ("last",) * 3, x.shape, attributes)
 
 
-@pytest.mark.parametrize("channels", [1, 7, 16, 24, 58, 144])
+@pytest.mark.parametrize("channels", [1, 2, 7, 8, 12, 15, 16, 24, 58, 144])
 @pytest.mark.parametrize("taps", [3, 5, 7])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_channel_by_channel(channels: int, taps: int, stride: int) -> None:

@@ -60,6 +60,13 @@ _MODELS: Final = {
         }""",
         "x",
     ),
+    "few channels, the last of which ends the memory": (
+        """(float[1,20,20,5] x, float[5,1,3,3] w) => (float[1,5,18,18] y) {
+            a = Transpose <perm = [0, 3, 1, 2]> (x)
+            y = Conv <group = 5> (a, w)
+        }""",
+        "x",
+    ),
     "a table": (
         "(float[400,5] x, int64[700] i) => (float[700,5] y) { y = Gather(x, i) }",
         "x",  # indices are looked at twice

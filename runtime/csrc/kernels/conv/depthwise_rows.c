@@ -6,6 +6,7 @@
 // once for each channel of a group, which is spread over the lanes of its group.
 #include "channels_last.h"
 #include "limits.h"
+#include "../support/partial.h"
 
 enum {
     FEWEST = 4,  // results of a span
@@ -32,8 +33,9 @@ bool ISA(has_rows)(const Conv *conv) {
     const int64_t stride = conv->stride[2], columns = conv->taps[2];
     const bool odd = columns == 3 || columns == 5 || columns == 7;
     const bool grouped = conv->in == conv->out && (conv->in == 4 || conv->in == 8) && columns == 3;
-    return (grouped || (conv->in == 1 && conv->out == 1)) && conv->groups * conv->out >= LANES &&
-           conv->taps[0] == 1 && conv->result[0] == 1 && conv->before[0] == 0 &&
+    const bool wide = grouped && conv->groups * conv->out >= LANES;
+    const bool single = conv->in == 1 && conv->out == 1 && conv->groups > 0;
+    return (wide || single) && conv->taps[0] == 1 && conv->result[0] == 1 && conv->before[0] == 0 &&
            conv->taps[1] <= MOST_ROWS && odd && conv->dilation[2] == 1 &&
            (stride == 1 || stride == 2) && conv->result[2] >= FEWEST;
 }
@@ -76,9 +78,18 @@ INLINE Floats spread_of_eight(Floats cell, int number) {
 }
 #endif
 
+// How many channels a vector has, if `few` says that these are all of them.
+INLINE int64_t width_of(const Span *span, const bool few) {
+    if (!few) return LANES;
+    const int64_t count = span->end - span->first;
+    if (count <= 0 || count >= LANES) __builtin_unreachable();  // checked once, not at each load
+    return count;
+}
+
 // What channel number `number` of each group of `G` is multiplied with, for a vector of channels from
-// `c` on.
-INLINE Floats read_cell(const float *cell, int64_t c, int number, const int G) {
+// `c` on, of which there are `width`.
+INLINE Floats read_cell(const float *cell, int64_t c, int number, const int G, int64_t width) {
+    if (width < LANES) return load_some(cell + c, width);
     if (G == 1) return load_once(cell + c);
     if (G == 4) return spread_of_four(load(cell + c), number);
 #if VECTOR_BYTES == 64
@@ -88,25 +99,47 @@ INLINE Floats read_cell(const float *cell, int64_t c, int number, const int G) {
 #endif
 }
 
-// A vector of channels from `c` on, of which those from `from` on are wanted.
+INLINE void store_channels(
+    const Span *span, const Floats *totals, const int P, const bool few, int64_t c, int64_t from) {
+    const Floats low = all_of(span->limits.low), high = all_of(span->limits.high);
+    const bool swishes = span->limits.swishes;
+    const int64_t y_step = span->conv->y_axis[2], residual_step = span->conv->residual_axis[2];
+    const int64_t width = width_of(span, few);
+    const float *residual = span->residual ? span->residual + c : NULL;
+    float *y = span->y + c;
+    UNROLLED_FOR (int p = 0; p < P; p++) {
+        Floats total = totals[p];
+        if (residual) total += load_some(residual + p * residual_step, width);
+        total = swishes ? hard_swish_of(total) : within(total, low, high);
+        if (few)
+            store_some(y + p * y_step, total, width);
+        else
+            store_from(y + p * y_step, total, from - c);
+    }
+}
+
+// A vector of channels from `c` on, of which those from `from` on are wanted; or `few`, if there are no
+// more.
 INLINE void make_channels(
     const Span *span, const int G, const int K, const int S, const int P, const bool inside,
-    int64_t c, int64_t from) {
+    const bool few, int64_t c, int64_t from) {
     const Conv *conv = span->conv;
+    const int64_t width = width_of(span, few);
     const Epilogue *epilogue = &conv->epilogue;
     const int64_t channels = conv->groups * G, step = conv->x_axis[2];
     Floats totals[MOST];
-    const Floats start = epilogue->row_bias ? load(epilogue->row_bias + c) : (Floats){0};
+    const Floats start = epilogue->row_bias ? load_some(epilogue->row_bias + c, width)
+                                            : (Floats){0};
     UNROLLED_FOR (int p = 0; p < P; p++) totals[p] = start;
     for (int row = 0; row < span->rows; row++) {
         const float *line = span->lines[row];
         UNROLLED_FOR (int number = 0; number < G; number++) {
             Floats weights[MOST_COLUMNS];
             UNROLLED_FOR (int k = 0; k < K; k++)
-                weights[k] = load(span->weights[row] + (k * G + number) * channels + c);
+                weights[k] = load_some(span->weights[row] + (k * G + number) * channels + c, width);
             UNROLLED_FOR (int cell = 0; cell < (P - 1) * S + K; cell++) {
                 const float *at = inside ? line + cell * step : span->cells[row][cell];
-                const Floats part = read_cell(at, c, number, G);
+                const Floats part = read_cell(at, c, number, G, width);
                 UNROLLED_FOR (int k = 0; k < K; k++) {
                     const int place = cell - k;  // of the window that has the cell as tap k
                     if (place >= 0 && place % S == 0 && place / S < P)
@@ -115,25 +148,19 @@ INLINE void make_channels(
             }
         }
     }
-    const Floats low = all_of(span->limits.low), high = all_of(span->limits.high);
-    const bool swishes = span->limits.swishes;
-    const int64_t y_step = conv->y_axis[2], residual_step = conv->residual_axis[2];
-    const float *residual = span->residual ? span->residual + c : NULL;
-    float *y = span->y + c;
-    UNROLLED_FOR (int p = 0; p < P; p++) {
-        Floats total = totals[p];
-        if (residual) total += load(residual + p * residual_step);
-        total = swishes ? hard_swish_of(total) : within(total, low, high);
-        store_from(y + p * y_step, total, from - c);
-    }
+    store_channels(span, totals, P, few, c, from);
 }
 
 // The last vector reaches back, but writes nothing twice: the residual may be the result.
 INLINE void make_span(
     const Span *span, const int G, const int K, const int S, const int P, const bool inside) {
     int64_t c = span->first;
-    for (; c + LANES <= span->end; c += LANES) make_channels(span, G, K, S, P, inside, c, c);
-    if (c < span->end) make_channels(span, G, K, S, P, inside, span->end - LANES, c);
+    if (G == 1 && span->conv->groups < LANES) {
+        make_channels(span, G, K, S, P, inside, true, c, c);
+        return;
+    }
+    for (; c + LANES <= span->end; c += LANES) make_channels(span, G, K, S, P, inside, false, c, c);
+    if (c < span->end) make_channels(span, G, K, S, P, inside, false, span->end - LANES, c);
 }
 
 #define SPAN(G, K, S, P)                                                                 \
