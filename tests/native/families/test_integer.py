@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 
 from popc_runtime.format import Array
 from popc_runtime.native import Library, NativeFailure, NativeProgram, find_library
-from popc_runtime.native.encoders.integer import (
-    ByteForm,
-    byte_conv_record,
-    byte_product_record,
-)
+from popc_runtime.native.encoders.integer import ByteForm, byte_product_record
 from popc_runtime.native.library import variants
 from tests.native.bindings import bound, native_results, numpy_results, viewed
+from tests.native.byte_convolutions import EVERYWHERE, byte_convolution
 
 QUANTIZED = frozenset(
     {
@@ -33,7 +30,6 @@ QUANTIZED = frozenset(
 
 _TYPES = ("int8", "uint8")
 _FORMS = list(ByteForm)
-_EVERYWHERE = (ByteForm.FASTEST, ByteForm.PORTABLE, ByteForm.WORDS)
 _MIDDLES = {"int8": 0, "uint8": 128}
 
 
@@ -60,7 +56,7 @@ def _product(
     try:
         program = NativeProgram(library, [record], binding, threads)
     except NativeFailure:
-        assert form not in _EVERYWHERE, f"{form.name} must be there"
+        assert form not in EVERYWHERE, f"{form.name} must be there"
         return None
     program.run()
     return result
@@ -292,31 +288,9 @@ def test_convolutions(variant: str, data: st.DataObject) -> None:
     constant = data.draw(st.sampled_from([(), (1,), (2, 3), (1, 2, 3, 4)]), label="constant")
     expected = numpy_results("ConvInteger", inputs, outputs, attributes, constant)[0]
     for form in _FORMS:
-        result = _conv(library, inputs, outputs[0], form, attributes, constant)
+        result = byte_convolution(library, inputs, outputs[0], form, attributes, constant)
         if result is not None:
             np.testing.assert_array_equal(result, expected, form.name)
-
-
-def _conv(
-    library: Library,
-    inputs: list[Array | None],
-    out: Array,
-    form: ByteForm,
-    attributes: dict[str, Any],
-    constant: tuple[int, ...],
-) -> Array | None:
-    """The convolution in a given form; ``None`` if this processor does not have it."""
-    result = np.full_like(out, 77)
-    binding = bound(inputs, [result], attributes, constant)
-    record = byte_conv_record(viewed(binding), form, library.numbers)
-    assert record is not None
-    try:
-        program = NativeProgram(library, [record], binding, 1 + form % 2)
-    except NativeFailure:
-        assert form not in _EVERYWHERE, f"{form.name} must be there"
-        return None
-    program.run()
-    return result
 
 
 @pytest.mark.parametrize("a_type", _TYPES)

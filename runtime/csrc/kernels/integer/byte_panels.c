@@ -14,6 +14,14 @@ static int32_t zero_of(const ByteSide *side, int64_t line) {
 
 // -- preparing ------------------------------------------------------------------------------------
 
+// Zero points that are known and 0 are none: kernels that are faster without need not look at models.
+static void drop_zeros(ByteSide *side, int64_t lines) {
+    for (int64_t line = 0; line < (side->zero_line ? lines : 1); line++)
+        if (zero_point(side, line)) return;
+    side->zero = NULL;
+    side->zero_line = 0;
+}
+
 static bool read_side(
     ByteSide *side, Params *params, DType type, int64_t lines, const bool as_signed) {
     const Tensor zero = maybe_tensor(params);
@@ -23,9 +31,11 @@ static bool read_side(
     side->is_final = !zero.data || zero.constant;
     if (!zero.data) return true;
     side->zero = (const uint8_t *)zero.data;
-    if (element_count(&zero) == 1) return true;
-    side->zero_line = zero.strides[0];
-    return zero.rank == 1 && zero.dims[0] == lines;
+    const bool single = element_count(&zero) == 1;
+    if (!single && (zero.rank != 1 || zero.dims[0] != lines)) return false;
+    side->zero_line = single ? 0 : zero.strides[0];
+    if (zero.constant) drop_zeros(side, lines);
+    return true;
 }
 
 bool ISA(read_panels)(
