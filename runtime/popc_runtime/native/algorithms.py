@@ -41,11 +41,10 @@ _ROW_CHANNELS: Final = 16  # of all groups: a vector of any processor
 _ROW_TAPS: Final = 3  # in a line; of a column at most:
 _ROW_LINES: Final = 7
 _ROW_WIDTH: Final = 4  # results of a line
-# The same of single channels.  Turning planes and rows pays where lines are shorter than this, in
-# 0.23 to 0.76 of the time, and with so many taps where they are twice as long, in 0.7 to 0.95.
+# The same of single channels.  Turning planes and rows pays where lines are shorter than this, and
+# fill half a vector at most: 0.55 to 1.05 of the time.
 _DEPTHWISE_TAPS: Final = (3, 5, 7)  # in a line
-_SHORT_ROW: Final = 32
-_MANY_TAPS: Final = 25
+_SHORT_ROW: Final = 8
 _LEAST_IMAGES: Final = 8  # a guess: of fewer, threads get too few chunks to share them evenly
 # Otherwise products of some 10 us, of which threads want no share: 0.65 to 0.75 of the time where
 # lines are that short, and channels that many.
@@ -222,4 +221,4 @@ def turned_rows_win(
     window = len(w) == 4 and w[3] in _DEPTHWISE_TAPS and w[2] <= _ROW_LINES
     if not wide or not window or strides[-1] not in (1, 2) or dilations[-1] != 1:
         return False
-    return result[-1] < _SHORT_ROW or (prod(w[2:]) >= _MANY_TAPS and result[-1] < 2 * _SHORT_ROW)
+    return result[-1] < _SHORT_ROW

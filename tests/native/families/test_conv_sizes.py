@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 import pytest
 
 from popc_runtime.format import Array
-from popc_runtime.native import Library
+from popc_runtime.native import Library, NativeProgram
 from popc_runtime.native.algorithms import direct_wins, turned_rows_win
 from popc_runtime.native.encoders import conv
-from tests.native.bindings import native_results, numpy_results, steady_results
+from tests.native.bindings import bound, encode, native_results, numpy_results, steady_results
 
 
 def _numbers(*shape: int, seed: int = 0) -> Array:
@@ -113,10 +114,10 @@ def test_many_narrow_images_of_many_channels(
 @pytest.mark.parametrize(
     ("channels", "taps", "width", "turned"),
     [
-        (16, 3, 31, True),
-        (16, 3, 32, False),
+        (16, 3, 7, True),
+        (16, 3, 8, False),
         (15, 3, 7, False),
-        (40, 5, 63, True),
+        (40, 5, 31, False),
         (17, 7, 64, False),
         (33, 7, 4, True),
         (33, 7, 3, False),
@@ -133,11 +134,71 @@ def test_channels_of_their_own(
     *,
     turned: bool,
 ) -> None:
-    """Depthwise convolutions of planes, which are turned where lines are short or windows large."""
+    """Depthwise convolutions of planes, which are turned where lines are short."""
     pads = (taps // 2,) * 2 + ((taps - 1) // 2,) * 2
     x, w = _numbers(2, channels, 9, (width - 1) * stride + 1), _numbers(channels, 1, taps, taps)
     assert turned_rows_win(w.shape, (2, channels, 9, width), (stride,) * 2, (1, 1)) == turned
     _convolve(library, x, w, channels, (stride, stride), pads, "HardSwish", constant)
+
+
+_LAID: Final[dict[str, Callable[[Array], Array]]] = {
+    "whole": lambda x: x,
+    "part of lines": lambda x: np.pad(x, ((0, 0), (0, 0), (0, 0), (3, 5)))[..., 3:-5],
+    "every other image": lambda x: np.repeat(x, 2, axis=0)[::2],
+    "channels backwards": lambda x: x[:, ::-1].copy()[:, ::-1],
+    "lines upside down": lambda x: x[:, :, ::-1].copy()[:, :, ::-1],
+    "the same channel": lambda x: np.broadcast_to(x[:, :1], x.shape),
+    "spread": lambda x: np.repeat(x, 2, axis=3)[..., ::2],
+    "transposed": lambda x: x.swapaxes(2, 3).copy().swapaxes(2, 3),
+}
+
+
+@pytest.mark.parametrize("laid", _LAID)
+@pytest.mark.parametrize("taps", [3, 5, 7])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (1, 5), (2, 2)])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_planes_of_any_size(
+    library: Library, outputs: int, stride: int, dilation: int, taps: int, laid: str
+) -> None:
+    """Depthwise windows over planes, whatever is cut off at their sides."""
+    rng = np.random.default_rng([taps, stride, dilation, outputs])
+    reach = (taps - 1) * dilation + 1
+    w, bias = _numbers(3 * outputs, 1, taps, taps, seed=1), _numbers(3 * outputs, seed=2)
+    for activation in ("", "Relu", "HardSwish", "Gelu"):
+        pads = rng.integers(0, 2 * taps, 4).tolist()
+        height, width = rng.integers(1, 19), rng.choice([1, 8, 15, 16, 17, 31, 33, 63, 64, 66, 131])
+        sizes = [max(int(height), reach), max(int(width), reach)]
+        x = _LAID[laid](_numbers(2, 3, *sizes))
+        results = [(sizes[i] + pads[i] + pads[i + 2] - reach) // stride + 1 for i in range(2)]
+        out = np.empty((2, len(w), *results), np.float32)
+        attributes = {
+            "strides": (stride,) * 2,
+            "dilations": (dilation,) * 2,
+            "pads": tuple(pads),
+            "group": 3,
+            "activation": activation,
+        }
+        inputs = [x, w, bias, _numbers(*out.shape, seed=3)]
+        expected = numpy_results("Conv", inputs, [out], attributes)[0]
+        (got,) = steady_results(library, "Conv", inputs, [out], attributes, (), most_threads=3)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("taps", [3, 5])
+@pytest.mark.parametrize("width", [9, 16, 24, 33, 70])
+def test_planes_added_in_place(library: Library, width: int, taps: int, stride: int) -> None:
+    """The result takes the place of what is added: nothing of it is written before it is read."""
+    x, w = _numbers(2, 5, 11 * stride, width * stride), _numbers(5, 1, taps, taps, seed=1)
+    added = _numbers(2, 5, 11, width, seed=3)
+    pads = ((taps - 1) // 2, (taps - 1) // 2) * 2
+    attributes = {"strides": (stride,) * 2, "dilations": (1, 1), "pads": pads, "group": 5}
+    expected = numpy_results("Conv", [x, w, None, added.copy()], [added], attributes)[0]
+    binding = bound([x, w, None, added], [added], attributes)
+    record = encode("Conv", binding, library.numbers)
+    assert record is not None
+    NativeProgram(library, [record], binding, 2).run()
+    np.testing.assert_allclose(added, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("constant", [(), (1, 2)])

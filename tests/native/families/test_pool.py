@@ -129,6 +129,24 @@ def test_maxima_of_channels(
         np.testing.assert_array_equal(got[0], expected)
 
 
+@pytest.mark.parametrize("opcode", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("special", [0, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("taps", [2, 3, 5])
+def test_planes(opcode: str, taps: int, stride: int, special: float) -> None:
+    """Squares over planes of any width, with one special element in each or none."""
+    rng = np.random.default_rng([taps, stride])
+    for width in (1, 8, 15, 17, 33, 64, 67, 130):
+        pads = rng.integers(0, taps, 4).tolist()
+        sizes = [int(rng.integers(taps, 20)), max(width, taps)]
+        x = _numbers(2, 3, sizes[0], sizes[1] + 3)[..., 2:-1]
+        x[0, :2].flat[:: 1 + int(rng.integers(sizes[0] * sizes[1]))] = special
+        results = [(sizes[i] + pads[i] + pads[i + 2] - taps) // stride + 1 for i in range(2)]
+        attributes = {"kernel_shape": (taps,) * 2, "strides": (stride,) * 2, "pads": tuple(pads)}
+        out = np.empty((2, 3, *results), np.float32)
+        _check(opcode, x, [out], attributes, 1e-5 if opcode == "AveragePool" else 0)
+
+
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_pools_by_rows(data: st.DataObject) -> None:

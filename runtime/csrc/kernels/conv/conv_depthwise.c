@@ -1,8 +1,10 @@
-// Convolutions of one channel by one channel: lines swept one by one, or, where lines are short, whole
-// copies of the image for each tap.
+// Convolutions of one channel by one channel: blocks of lines that are read where they lie; of other
+// windows, lines that are swept one by one, or, where these are short, whole copies of the image for each
+// tap.
 #include <stdlib.h>
 
 #include "copies.h"
+#include "depthwise_planes.h"
 #include "window.h"
 
 enum { SHORT = 32 };  // columns of a line
@@ -10,8 +12,12 @@ enum { SHORT = 32 };  // columns of a line
 // Floats of the copies of an image: many more are larger than what they are made of.
 enum { MOST_COPIED = 1 << 20 };
 
+enum { CHUNK = 1 << 17 };  // products
+
 typedef struct {
     Conv conv;
+    Strips strips;  // NULL: windows are not read where they lie
+    int64_t lines, bands;  // of results in a chunk, and chunks of a channel
     bool is_short;  // lines
     Copies copies;
     int64_t *offsets;  // of each tap
@@ -26,6 +32,7 @@ typedef struct {
 static void release(void *argument) {
     State *state = argument;
     free(state->offsets);
+    free(state->strips.strips);
     ISA(free_copies)(&state->copies);
     free(state);
 }
@@ -39,6 +46,15 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
+    state->unit = ceil_div(CHUNK, conv->pixels * conv->window);
+    images_lie_anywhere(needs, conv);
+    if (ISA(has_depthwise_planes)(conv)) {
+        state->lines = band_lines(conv, CHUNK);
+        state->bands = ceil_div(conv->result[1], state->lines);
+        if (ISA(plan_strips)(&state->strips, conv)) return state;
+        release(state);
+        return NULL;
+    }
     // Copies that are made line by line take longer than they save.
     const int64_t floats =
         size_of(conv->taps[2], conv->stride[1] * conv->phase[1], conv->result[2]);
@@ -47,10 +63,8 @@ static void *prepare(Params *params, Needs *needs) {
     for (int64_t tap = 0; tap < conv->window; tap++)
         state->offsets[tap] = state->is_short ? ISA(copied_offset)(&state->copies, 1, 0, tap)
                                               : ISA(tap_offset)(conv, tap);
-    state->unit = ceil_div(1 << 17, conv->pixels * conv->window);
     const int64_t copied = conv->taps[2] * state->copies.floats + LANES;
     needs->own = (state->is_short ? copied : sweep_floats(conv)) * (int64_t)sizeof(float);
-    images_lie_anywhere(needs, conv);
     return state;
 }
 
@@ -140,12 +154,26 @@ static void some_channels(void *context, int64_t chunk, int thread) {
     }
 }
 
+static void some_bands(void *context, int64_t chunk, int thread) {
+    const State *state = ((const Job *)context)->state;
+    const Conv *conv = &state->conv;
+    const int64_t all = conv->batch * conv->groups * conv->out, first = chunk / state->bands;
+    const int64_t begin = chunk % state->bands * state->lines;
+    const int64_t end = lesser(begin + state->lines, conv->result[1]);
+    (void)thread;
+    for (int64_t i = first * state->unit; i < lesser((first + 1) * state->unit, all); i++)
+        ISA(convolve_band)(&state->strips, i, i % (conv->groups * conv->out), begin, end);
+}
+
 static Failure run_depthwise(const void *argument, const Run *run) {
     const State *state = argument;
     const Conv *conv = &state->conv;
     Job job = {state, run};
-    share_chunks(
-        run, ceil_div(conv->batch * conv->groups * conv->out, state->unit), some_channels, &job);
+    const int64_t chunks = ceil_div(conv->batch * conv->groups * conv->out, state->unit);
+    if (state->strips.strips)
+        share_chunks(run, chunks * state->bands, some_bands, &job);
+    else
+        share_chunks(run, chunks, some_channels, &job);
     return OK;
 }
 

@@ -3,9 +3,14 @@
 #include <stdlib.h>
 
 #include "../conv/window.h"
+#include "pool_planes.h"
+
+enum { CHUNK = 1 << 17 };  // elements of windows
 
 typedef struct {
     Conv conv;  // without weights: `groups` channels, each by itself
+    Strips strips;  // NULL: windows are not read where they lie
+    int64_t lines, bands;  // of results in a chunk, and chunks of a channel
     int64_t *offsets;
     int64_t unit;
     bool maximum;
@@ -20,7 +25,22 @@ typedef struct {
 static void release(void *argument) {
     Pool *pool = argument;
     free(pool->offsets);
+    free(pool->strips.strips);
     free(pool);
+}
+
+static bool plan(Pool *pool, Needs *needs) {
+    Conv *conv = &pool->conv;
+    pool->unit = ceil_div(CHUNK, conv->pixels * conv->window);
+    images_lie_anywhere(needs, conv);
+    reads_anywhere(needs, &conv->w);  // which only says how large a window is
+    if (!ISA(has_pool_planes)(conv)) {
+        needs->own = sweep_floats(conv) * (int64_t)sizeof(float);
+        return true;
+    }
+    pool->lines = band_lines(conv, CHUNK);
+    pool->bands = ceil_div(conv->result[1], pool->lines);
+    return ISA(plan_strips)(&pool->strips, conv);
 }
 
 static void *prepare(Params *params, Needs *needs) {
@@ -42,11 +62,9 @@ static void *prepare(Params *params, Needs *needs) {
     conv->outside = pool->maximum ? -INFINITY : 0;
     for (int64_t tap = 0; tap < conv->window; tap++)
         pool->offsets[tap] = ISA(tap_offset)(conv, tap);
-    pool->unit = ceil_div(1 << 17, conv->pixels * conv->window);
-    needs->own = sweep_floats(conv) * (int64_t)sizeof(float);
-    images_lie_anywhere(needs, conv);
-    reads_anywhere(needs, &conv->w);  // which only says how large a window is
-    return pool;
+    if (plan(pool, needs)) return pool;
+    release(pool);
+    return NULL;
 }
 
 INLINE Floats take_larger(Floats total, Floats part, const float *weights, int64_t tap) {
@@ -103,11 +121,26 @@ static void some_channels(void *context, int64_t chunk, int thread) {
         pool_channel(pool, channel, (float *)job->run->own[thread]);
 }
 
+static void some_bands(void *context, int64_t chunk, int thread) {
+    const Pool *pool = ((const Job *)context)->pool;
+    const Conv *conv = &pool->conv;
+    const int64_t all = conv->batch * conv->groups, first = chunk / pool->bands * pool->unit;
+    const int64_t begin = chunk % pool->bands * pool->lines;
+    const int64_t end = lesser(begin + pool->lines, conv->result[1]);
+    (void)thread;
+    for (int64_t channel = first; channel < lesser(first + pool->unit, all); channel++)
+        ISA(pool_band)(&pool->strips, pool->maximum, pool->factors, channel, begin, end);
+}
+
 static Failure run_pool(const void *argument, const Run *run) {
     const Pool *pool = argument;
     Job job = {pool, run};
     const int64_t channels = pool->conv.batch * pool->conv.groups;
-    share_chunks(run, ceil_div(channels, pool->unit), some_channels, &job);
+    const int64_t chunks = ceil_div(channels, pool->unit);
+    if (pool->strips.strips)
+        share_chunks(run, chunks * pool->bands, some_bands, &job);
+    else
+        share_chunks(run, chunks, some_channels, &job);
     return OK;
 }
 

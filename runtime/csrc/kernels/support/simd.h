@@ -110,6 +110,18 @@ static inline Floats even_of(Floats first, Floats second) {
 #endif
 }
 
+// Elements 1, 3, 5, ...
+static inline Floats odd_of(Floats first, Floats second) {
+#if VECTOR_BYTES == 64
+    return __builtin_shufflevector(
+        first, second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#elif VECTOR_BYTES == 32
+    return __builtin_shufflevector(first, second, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+    return __builtin_shufflevector(first, second, 1, 3, 5, 7);
+#endif
+}
+
 // Elements of two vectors in turn: those of their first halves, and of their second ones.
 INLINE Floats woven_low(Floats a, Floats b) {
 #if VECTOR_BYTES == 64
