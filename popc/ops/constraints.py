@@ -142,10 +142,8 @@ class Precedence:
         """
         found = cls({op: {} for op in ops}, dict.fromkeys(ops, 0))
         for constraint in CONSTRAINTS:
-            for earlier, later in constraint(ops):
-                found.add(earlier, later)
-        for earlier, later in bins_in_order(ops, without):
-            found.add(earlier, later)
+            found.add_all(constraint(ops))
+        found.add_all(bins_in_order(ops, without))
         for pair in ordering:
             found.add(pair.first, pair.second)
         if sum(map(_draws, [op for op in ops if op.subgraphs or op.op_type in _RANDOM])) > 1:
@@ -197,6 +195,18 @@ class Precedence:
         if later not in followers:
             followers[later] = None
             self.waiting[later] += 1
+
+    def add_all(self, edges: Iterable[Edge]) -> None:
+        """`add` each of ``edges``; those between ops that are here, as most are, without a call."""
+        successors, waiting = self.successors, self.waiting
+        for earlier, later in edges:
+            if later in waiting and earlier in successors:
+                followers = successors[earlier]
+                if later not in followers:
+                    followers[later] = None
+                    waiting[later] += 1
+            else:
+                self.add(earlier, later)
 
     def remove(self, earlier: Node, later: Node) -> None:
         """Let ``later`` no longer wait for ``earlier``, for which it does."""

@@ -71,7 +71,7 @@ def is_scalar(tensor: Tensor | None, value: float) -> bool:
 
 def is_exactly(tensor: Tensor | None, value: float) -> bool:
     """True if ``tensor`` is a constant of one element that is ``value``; 0 and -0 are the same."""
-    return scalar_value(tensor) == value
+    return tensor is not None and tensor.data is not None and scalar_value(tensor) == value
 
 
 def are_moderate(values: Array, dtype: DType, *, tiny: bool = False) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from popc_runtime.format import Manifest, TensorSpec
+from popc_runtime.ground.hints import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from popc_runtime.format import Manifest, TensorSpec
 
 __all__ = ["manifest_html", "table_html"]
 

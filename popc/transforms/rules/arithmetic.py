@@ -27,6 +27,7 @@ _WIDER: Final = {
     DType.UINT16: {DType.UINT32, DType.UINT64},
     DType.UINT32: {DType.UINT64},
 }
+_PADS: Final = frozenset({"Pad"})
 
 
 def _join_casts(graph: Graph, op: Op) -> Tensor | None:
@@ -79,7 +80,7 @@ def _add_of_two(graph: Graph, op: Op) -> Tensor | None:
 
 def _joined_pads(graph: Graph, op: Op) -> Tensor | None:
     """Sum of operands that are zero wherever another one is not."""
-    if not any(produced_by(operand, "Pad") for operand in op.inputs):
+    if not graph.may_have(_PADS) or not any(produced_by(it, "Pad") for it in op.inputs):
         return None
     pads = [
         pad for pad in (_pad_behind(graph, op, operand) for operand in op.present_inputs) if pad

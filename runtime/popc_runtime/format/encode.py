@@ -157,9 +157,9 @@ class _Encoder:
             self._call(item)
 
     def _instruction(self, item: Instruction) -> None:
-        columns = self._columns
-        columns["op_code"].append(self._string(item.opcode))
-        columns["op_name"].append(self._string(item.name))
+        columns, strings = self._columns, self._strings
+        columns["op_code"].append(strings.setdefault(item.opcode, len(strings)))
+        columns["op_name"].append(strings.setdefault(item.name, len(strings)))
         columns["op_attributes"].append(self._attribute_set(item.attributes))
         columns["op_inputs"].append(len(item.inputs))
         columns["op_outputs"].append(len(item.outputs))
