@@ -191,7 +191,13 @@ def test_pools(
         _compare(library, opcode, [x], [out], {**attributes, "count_include_pad": include})
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (70, 33), (4, 257), (9, 1000)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *((1, 1), (3, 5), (70, 33), (4, 257), (9, 1000)),
+        *((127, 3), (128, 7), (129, 1), (3000, 2), (300, 31), (5, 32)),  # rows that are turned
+    ],
+)
 @pytest.mark.parametrize("opcode", ["Softmax", "LogSoftmax"])
 def test_softmax(library: Library, opcode: str, shape: tuple[int, int]) -> None:
     x = _numbers(*shape)

@@ -18,10 +18,14 @@ typedef struct {
     double epsilon;
     int64_t unit;  // rows of a chunk
     int64_t blocks;  // of columns, in a row of softmax
+    int64_t all;  // rows that softmax turns into columns, if they are short
 } Rows;
 
 enum { ROW_WORK = 16384 };  // elements that are worth another thread
-enum { COLUMN_BLOCK = 128 };  // that softmax goes down together: lines of 512 bytes
+enum {
+    COLUMN_BLOCK = 128,  // that softmax goes down together: lines of 512 bytes
+    SHORT_ROW = 32,  // elements: fewer leave much of their vectors empty
+};
 
 // `reduces`: the result has one element for each row and column.
 static bool read_rows(Rows *rows, Params *params, bool reduces) {
@@ -134,14 +138,20 @@ static void log_softmax_row(const Rows *rows, int64_t row) {
     for (int64_t i = 0; i < n; i++) y[i] = (x[i] - peak) - shift;
 }
 
-// Columns behind each other: a block of them counts as a row.
+// A block of columns counts as a row: of those behind each other, or of short rows, which are turned.
 static void *prepare_softmax(Params *params, Needs *needs) {
     Rows *rows = prepare(params, needs);
-    if (!rows || rows->inner == 1) return rows;
-    rows->blocks = ceil_div(rows->inner, COLUMN_BLOCK);
-    const int64_t width = ceil_div(rows->inner, rows->blocks);
-    rows->rows *= rows->blocks;
-    rows->unit = ceil_div(ROW_WORK, width * rows->length);
+    if (!rows) return NULL;
+    if (rows->inner > 1) {
+        rows->blocks = ceil_div(rows->inner, COLUMN_BLOCK);
+        const int64_t width = ceil_div(rows->inner, rows->blocks);
+        rows->rows *= rows->blocks;
+        rows->unit = ceil_div(ROW_WORK, width * rows->length);
+    } else if (rows->length < SHORT_ROW) {
+        rows->all = rows->rows;
+        rows->rows = ceil_div(rows->all, COLUMN_BLOCK);
+        rows->unit = ceil_div(ROW_WORK, COLUMN_BLOCK * rows->length);
+    }
     return rows;
 }
 
@@ -167,11 +177,12 @@ static Columns columns_of(const Rows *rows, int64_t row) {
     return (Columns){rows->x + place, rows->y + place, lesser(rest, COLUMN_BLOCK)};
 }
 
-static void softmax_columns(const Rows *rows, int64_t row) {
-    const Columns columns = columns_of(rows, row);
-    const int64_t n = rows->length, stride = rows->inner, count = columns.count;
+typedef void (*ColumnsFn)(Columns columns, int64_t stride, int64_t n);
+
+static void softmax_down(Columns columns, int64_t stride, int64_t n) {
     const float *x = columns.x;
     float *y = columns.y, peaks[COLUMN_BLOCK], totals[COLUMN_BLOCK] = {0};
+    const int64_t count = columns.count;
     column_peaks(x, stride, n, peaks, count);
     for (int64_t i = 0; i < n; i++)
         INDEPENDENT_FOR (int64_t j = 0; j < count; j++) {
@@ -184,11 +195,10 @@ static void softmax_columns(const Rows *rows, int64_t row) {
         for (int64_t j = 0; j < count; j++) y[i * stride + j] *= totals[j];
 }
 
-static void log_softmax_columns(const Rows *rows, int64_t row) {
-    const Columns columns = columns_of(rows, row);
-    const int64_t n = rows->length, stride = rows->inner, count = columns.count;
+static void log_softmax_down(Columns columns, int64_t stride, int64_t n) {
     const float *x = columns.x;
     float *y = columns.y, peaks[COLUMN_BLOCK], totals[COLUMN_BLOCK] = {0};
+    const int64_t count = columns.count;
     column_peaks(x, stride, n, peaks, count);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < count; j++) totals[j] += exp_below(x[i * stride + j] - peaks[j]);
@@ -198,12 +208,45 @@ static void log_softmax_columns(const Rows *rows, int64_t row) {
             y[i * stride + j] = (x[i * stride + j] - peaks[j]) - totals[j];
 }
 
+static void softmax_columns(const Rows *rows, int64_t row) {
+    softmax_down(columns_of(rows, row), rows->inner, rows->length);
+}
+
+static void log_softmax_columns(const Rows *rows, int64_t row) {
+    log_softmax_down(columns_of(rows, row), rows->inner, rows->length);
+}
+
+// Short rows side by side, so that vectors are full: a block of them.
+static void turned_rows(const Rows *rows, int64_t block, ColumnsFn work) {
+    const int64_t n = rows->length, first = block * COLUMN_BLOCK;
+    const int64_t count = lesser(rows->all - first, COLUMN_BLOCK);
+    const float *x = rows->x + first * n;
+    float *y = rows->y + first * n, turned[SHORT_ROW * COLUMN_BLOCK];
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t i = 0; i < n; i++) turned[i * COLUMN_BLOCK + j] = x[j * n + i];
+    work((Columns){turned, turned, count}, COLUMN_BLOCK, n);
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t i = 0; i < n; i++) y[j * n + i] = turned[i * COLUMN_BLOCK + j];
+}
+
+static void softmax_short(const Rows *rows, int64_t block) {
+    turned_rows(rows, block, softmax_down);
+}
+
+static void log_softmax_short(const Rows *rows, int64_t block) {
+    turned_rows(rows, block, log_softmax_down);
+}
+
 static Failure run_softmax(const void *state, const Run *run) {
-    for_rows(state, run, ((const Rows *)state)->inner == 1 ? softmax_row : softmax_columns);
+    const Rows *rows = state;
+    const RowFn whole = rows->all ? softmax_short : softmax_row;
+    for_rows(rows, run, rows->inner == 1 ? whole : softmax_columns);
     return OK;
 }
 static Failure run_log_softmax(const void *state, const Run *run) {
-    for_rows(state, run, ((const Rows *)state)->inner == 1 ? log_softmax_row : log_softmax_columns);
+    const Rows *rows = state;
+    const RowFn whole = rows->all ? log_softmax_short : log_softmax_row;
+    for_rows(rows, run, rows->inner == 1 ? whole : log_softmax_columns);
     return OK;
 }
 
