@@ -166,6 +166,25 @@ def test_orders_of_long_lines(data: st.DataObject) -> None:
         _same(opcode, [x], [np.empty((lines, 1), np.int64)], {"axis": 1, "select_last_index": last})
 
 
+@pytest.mark.parametrize("dtype", [*_DTYPES, "int8", "uint16"])
+@pytest.mark.parametrize("length", [1, 2, 5, 31, 32, 33])
+@pytest.mark.parametrize("lines", [63, 65, 300])
+def test_orders_of_many_short_lines(lines: int, length: int, dtype: str) -> None:
+    """Many of their elements are equal, some undefined."""
+    random = np.random.default_rng(lines + length)
+    x = random.integers(0, 4, (lines, length)).astype(dtype)
+    if dtype.startswith("float"):
+        x[random.random(x.shape) < 0.1] = np.nan
+    for largest in (0, 1):
+        for k in {1, min(2, length), length}:
+            outputs = [np.empty((lines, k), dtype), np.empty((lines, k), np.int64)]
+            _same("TopK", [x], outputs, {"axis": 1, "k": k, "largest": largest})
+    for opcode in ("ArgMax", "ArgMin"):
+        for last in (0, 1):
+            attributes = {"axis": 1, "select_last_index": last}
+            _same(opcode, [x], [np.empty((lines, 1), np.int64)], attributes)
+
+
 @given(data=st.data())
 @settings(max_examples=80, deadline=None)
 def test_orders(data: st.DataObject) -> None:

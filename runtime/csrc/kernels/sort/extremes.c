@@ -12,6 +12,8 @@
 // line: a compiler makes vectors of them, for the widest of which 64 bytes are one.
 enum { EXTREME_WORK = 1 << 14, LINES = 64, STRIPS = 64 };
 
+enum { SHORT = 32 };  // elements of a line that lies side by side with others once it is turned
+
 typedef struct Extremes Extremes;
 
 // Finds the places for `width` lines that lie side by side, the first at `from`.
@@ -23,6 +25,7 @@ struct Extremes {
     int64_t size, outer, length, inner;
     int64_t blocks, unit;  // of lines of an outer index, and those of a chunk
     bool largest, backwards;
+    bool turned;  // lines are short, and one behind the other
     FindFn find;
 };
 
@@ -150,30 +153,39 @@ static void *prepare(Params *params, Needs *needs) {
     }
     reads_anywhere(needs, &state->x);
     writes_anywhere(needs, &state->places);
-    state->blocks = ceil_div(state->inner, LINES);
-    const int64_t work = state->length * lesser(state->inner, LINES);
+    state->turned = state->inner == 1 && state->length < SHORT;
+    const int64_t side_by_side = state->turned ? state->outer : state->inner;
+    state->blocks = ceil_div(side_by_side, LINES);
+    const int64_t work = state->length * lesser(side_by_side, LINES);
     state->unit = work > 0 ? ceil_div(EXTREME_WORK, work) : 1;
     return state;
+}
+
+static int64_t blocks_of(const Extremes *state) {
+    return state->turned ? state->blocks : state->outer * state->blocks;
+}
+
+static void find_block(const Extremes *state, int64_t block) {
+    const int64_t outer = block / state->blocks, start = block % state->blocks * LINES;
+    const int64_t side_by_side = state->turned ? state->outer : state->inner;
+    const int64_t width = lesser(side_by_side - start, LINES);
+    const int64_t line = state->turned ? state->length : 1;
+    const int64_t first = outer * state->length * state->inner + start * line;
+    state->find(
+        state, state->x + first * state->size, width, state->places + outer * state->inner + start);
 }
 
 static void some_blocks(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Extremes *state = context;
-    const int64_t all = state->outer * state->blocks, last = (chunk + 1) * state->unit;
-    for (int64_t block = chunk * state->unit; block < last && block < all; block++) {
-        const int64_t outer = block / state->blocks, start = block % state->blocks * LINES;
-        const int64_t width = state->inner - start < LINES ? state->inner - start : LINES;
-        const int64_t first = outer * state->length * state->inner + start;
-        state->find(
-            state, state->x + first * state->size, width,
-            state->places + outer * state->inner + start);
-    }
+    const int64_t all = blocks_of(state), last = (chunk + 1) * state->unit;
+    for (int64_t block = chunk * state->unit; block < last && block < all; block++)
+        find_block(state, block);
 }
 
 static Failure run_extremes(const void *argument, const Run *run) {
     const Extremes *state = argument;
-    const int64_t blocks = state->outer * state->blocks;
-    share_chunks(run, ceil_div(blocks, state->unit), some_blocks, (void *)state);
+    share_chunks(run, ceil_div(blocks_of(state), state->unit), some_blocks, (void *)state);
     return OK;
 }
 

@@ -43,9 +43,11 @@ INLINE int64_t OF(in_line)(const TYPE *x, int64_t n, bool backwards, const bool 
     return OF(place)(x, OF(extreme)(x, n, largest), n, backwards);
 }
 
+// Elements of a column are `step` apart.
 INLINE void OF(columns)(
-    const Extremes *state, const TYPE *x, int64_t width, int64_t *places, const bool largest) {
-    const int64_t n = state->length, step = state->inner;
+    const Extremes *state, const TYPE *x, int64_t step, int64_t width, int64_t *places,
+    const bool largest) {
+    const int64_t n = state->length;
     const int64_t first = state->backwards ? n - 1 : 0;
     TYPE best[LINES];
     int32_t where[LINES];
@@ -63,11 +65,24 @@ INLINE void OF(columns)(
     for (int64_t j = 0; j < width; j++) places[j] = where[j];
 }
 
+INLINE void OF(short_lines)(
+    const Extremes *state, const TYPE *x, int64_t width, int64_t *places, const bool largest) {
+    TYPE turned[SHORT * LINES];
+    const int64_t n = state->length;
+    for (int64_t j = 0; j < width; j++)
+        for (int64_t k = 0; k < n; k++) turned[k * LINES + j] = x[j * n + k];
+    OF(columns)(state, turned, LINES, width, places, largest);
+}
+
 INLINE void OF(find_in)(
     const Extremes *state, const char *from, int64_t width, int64_t *places, const bool largest) {
     const TYPE *x = (const TYPE *)from;
+    if (state->turned) {
+        OF(short_lines)(state, x, width, places, largest);
+        return;
+    }
     if (state->inner > 1) {
-        OF(columns)(state, x, width, places, largest);
+        OF(columns)(state, x, state->inner, width, places, largest);
         return;
     }
     *places = _Generic((TYPE){0}, float: in_long_line, default: OF(in_line))(

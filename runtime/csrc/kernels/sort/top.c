@@ -16,6 +16,7 @@ enum {
     COLUMNS = 64,  // at least
     BLOCK = 16,  // elements that are passed over together
     COUNTED = 160,  // entries whose places are found by comparing all of them
+    FEW = 32,  // elements of a line, or wanted ones, that are put where they belong one by one
 };
 
 typedef struct {
@@ -218,9 +219,26 @@ static void sort_many(int64_t *entries, int64_t *spare, int64_t count) {
     }
 }
 
+// The first of a short line, each put among those before it.
+static void insert_few(const int32_t *keys, int64_t n, int64_t wanted, int64_t *sorted) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t entry = entry_of(keys[i], i);
+        if (kept == wanted && entry > sorted[kept - 1]) continue;
+        kept += kept < wanted;
+        int64_t place = kept - 1;
+        for (; place > 0 && sorted[place - 1] > entry; place--) sorted[place] = sorted[place - 1];
+        sorted[place] = entry;
+    }
+}
+
 // The wanted entries in order.
 static const int64_t *choose(const Top *top, const char *x, Room room) {
     read_keys(top, x, room.keys);
+    if (top->length <= FEW) {
+        insert_few(room.keys, top->length, top->wanted, room.spare);
+        return room.spare;
+    }
     const int32_t bound = bound_of(top, room.keys, (int32_t *)(void *)room.spare);
     const int64_t count = collect(room.keys, top->length, bound, room.entries);
     if (count <= COUNTED) {
@@ -301,7 +319,7 @@ static void put(const Top *top, const char *x, int64_t place, int64_t index) {
 }
 
 static void do_line(const Top *top, int64_t line, char *own) {
-    const int64_t i = line / top->inner, j = line % top->inner, step = top->inner;
+    const int64_t step = top->inner, i = step == 1 ? line : line / step, j = line - i * step;
     const char *x = top->x + (i * top->length * step + j) * top->size;
     const int64_t first = i * top->wanted * step + j;
     if (top->size == 8) {
