@@ -105,16 +105,26 @@ def _scaled(conv: Op, factor: Array) -> tuple[Array, Array]:
     """The weights times ``factor``, in their type, and the largest of each output channel."""
     weights = conv.operand(1)
     assert weights.data is not None, "checked by _is_foldable"
+    stored: Array = np.empty(weights.type.shape, weights.type.dtype.storage)
     with np.errstate(all="ignore"):
-        scaled = weights.data * factor
-        stored = np.ascontiguousarray(scaled, weights.type.dtype.storage)
-    return stored, _largest(conv, scaled)
+        np.multiply(weights.data, factor, out=stored, dtype=np.float64, casting="unsafe")
+        return stored, _largest(conv, weights.data, factor)
 
 
-def _largest(conv: Op, weights: Array) -> Array:
-    """The largest weight of each output channel: beside it, digits of the others may get lost."""
-    axes = tuple(range(1, weights.ndim)) if conv.op_type == "Conv" else (0, *range(2, weights.ndim))
-    largest: Array = np.abs(weights).max(axis=axes, initial=0)
+def _largest(conv: Op, weights: Array, factor: Array) -> Array:
+    """The largest of ``weights`` times ``factor`` of each output channel.
+
+    Beside it, digits of the others may get lost.
+    """
+    largest: Array
+    if conv.op_type != "Conv":
+        largest = np.abs(weights * factor).max(axis=(0, *range(2, weights.ndim)), initial=0)
+        return largest
+    # A channel has one factor: what is the largest before is so afterwards, rounded or not.
+    axes = tuple(range(1, weights.ndim))
+    most = weights.max(axis=axes, initial=0, keepdims=True)
+    least = weights.min(axis=axes, initial=0, keepdims=True)
+    largest = np.maximum(most, -least) * np.abs(factor)
     return largest
 
 
