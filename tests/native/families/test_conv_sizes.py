@@ -232,6 +232,17 @@ def test_results_of_any_width(library: Library, width: int, activation: str) -> 
     _convolve(library, narrow, _numbers(14, 6, 1, seed=1), 1, (1,), (0, 0), activation)
 
 
+@pytest.mark.parametrize("activation", ["", "Relu", "Clip"])
+@pytest.mark.parametrize("filters", [1, 5, 12, 13, 47, 96, 97, 130])
+@pytest.mark.parametrize("width", [31, 32, 70])
+def test_results_of_any_number(library: Library, width: int, filters: int, activation: str) -> None:
+    """Tiles of few and of many rows, whose windows are read from lines or collected."""
+    x, w = _numbers(2, 3, 5, width), _numbers(filters, 3, 3, 3, seed=1)
+    _convolve(library, x, w, 1, (1, 1), (1, 1, 1, 1), activation)
+    wide = _numbers(1, 520, 1, width)
+    _convolve(library, wide, _numbers(filters, 520, 1, 1, seed=1), 1, (1, 1), (0, 0, 0, 0))
+
+
 @pytest.mark.parametrize("channels", [1, 3, 4, 7])
 @pytest.mark.parametrize(
     ("size", "taps", "stride", "pads"),

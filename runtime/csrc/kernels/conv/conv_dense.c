@@ -7,8 +7,9 @@
 
 enum { PIXEL_PANELS = 4 };  // panels of a chunk: their slices stay in the second cache
 // Tiles of rows for which collecting windows takes longer than it saves; floats of an input beyond which
-// it does not, as a copy asks memory for more at once than products do.
-enum { FEW_TILES = 4, MOST_FLOATS = 3 << 20 };
+// it does not, as a copy asks memory for more at once than products do.  For more tiles the input has to
+// be in the second cache, and windows are not to come from too many places.
+enum { FEW_TILES = 8, MOST_FLOATS = 3 << 20, NEAR_FLOATS = 3 << 17, NEAR_PLACES = 512 };
 
 typedef struct {
     Conv conv;
@@ -91,6 +92,13 @@ static bool allocate(State *state) {
     return state->packed != NULL;
 }
 
+static bool is_read_by_lines(const State *state) {
+    const Conv *conv = &state->conv;
+    const int64_t floats = conv->in * conv->size[0] * conv->size[1] * conv->size[2];
+    if (conv->out <= FEW_TILES * TILE_ROWS) return floats <= MOST_FLOATS;
+    return floats <= NEAR_FLOATS && state->k <= NEAR_PLACES;
+}
+
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
@@ -101,8 +109,7 @@ static void *prepare(Params *params, Needs *needs) {
     }
     state->k = conv->in * conv->window;
     state->direct = reads_in_place(conv);
-    state->by_lines = conv->out <= FEW_TILES * TILE_ROWS &&
-                      conv->in * conv->size[0] * conv->size[1] * conv->size[2] <= MOST_FLOATS;
+    state->by_lines = is_read_by_lines(state);
     state->packed_group = padded(conv->out, TILE_ROWS) * state->k;
     if (!allocate(state)) {
         release(state);

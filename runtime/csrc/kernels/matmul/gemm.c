@@ -110,7 +110,7 @@ static void finish_line(
         Floats sum = load(line + j) + row_bias;
         if (column_bias) sum += load(column_bias + j);
         if (residual) sum += load(residual + j);
-        store(line + j, epilogue->relu ? with_relu(sum) : sum);
+        store(line + j, epilogue->relu ? relu_of(sum) : sum);
     }
     for (; j < columns; j++) {
         float sum = line[j] + row_bias;

@@ -112,17 +112,12 @@ typedef struct {
 
 #define NO_ENDING ((Ending){NULL, false})
 
-INLINE Floats with_relu(Floats sum) {
-    const __typeof__(sum < 0.0f) below = sum < 0.0f;
-    return (Floats)((__typeof__(below))sum & ~below);
-}
-
 INLINE void end_rows(Ending ending, const int rows, const int vectors, Floats (*sums)[2]) {
     UNROLLED_FOR (int i = 0; i < rows; i++) {
         const float bias = ending.bias ? ending.bias[i] : 0;
         UNROLLED_FOR (int v = 0; v < vectors; v++) {
             sums[i][v] += bias;
-            if (ending.relu) sums[i][v] = with_relu(sums[i][v]);
+            if (ending.relu) sums[i][v] = relu_of(sums[i][v]);
         }
     }
 }

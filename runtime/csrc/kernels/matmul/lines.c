@@ -6,22 +6,21 @@ INLINE void multiply_rows(
     int64_t out_row, const int rows, const int vectors, bool add, Ending ending) {
     const float *first = right[0], *second = right[1];
     Floats sums[TILE_ROWS][2];
-    for (int i = 0; i < rows; i++)
-        for (int v = 0; v < vectors; v++)
+    UNROLLED_FOR (int i = 0; i < rows; i++)
+        UNROLLED_FOR (int v = 0; v < vectors; v++)
             sums[i][v] = add ? load(out + i * out_row + v * LANES) : (Floats){0};
     for (int64_t p = 0; p < depth; p++, left += TILE_ROWS) {
         const int64_t offset = offsets[p];
         const Floats low = load(first + offset), high = vectors > 1 ? load(second + offset) : low;
         __builtin_prefetch(left + 32 * TILE_ROWS);
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
+        UNROLLED_FOR (int i = 0; i < rows; i++) {
             sums[i][0] += left[i] * low;
             if (vectors > 1) sums[i][1] += left[i] * high;
         }
     }
     if (ending.bias || ending.relu) end_rows(ending, rows, vectors, sums);
-    for (int i = 0; i < rows; i++)
-        for (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
+    UNROLLED_FOR (int i = 0; i < rows; i++)
+        UNROLLED_FOR (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
 }
 
 #define CASE(N, VECTORS)                                                                   \
