@@ -47,10 +47,18 @@ def test_long_products(library: Library, m: int, n: int, k: int, constant: tuple
 
 
 @pytest.mark.parametrize("constant", [(), (1,)])
-@pytest.mark.parametrize("columns", [1, 3, 17])
+@pytest.mark.parametrize("columns", [1, 3, 17, 64, 65])
 @pytest.mark.parametrize(
     ("batch", "m", "k"),
-    [((), 1, 5), ((), 7, 16), ((), 1000, 33), ((2,), 13, 1), ((3, 2), 1, 40), ((5,), 61, 8)],
+    [
+        ((), 1, 5),
+        ((), 7, 16),
+        ((), 1000, 33),
+        ((), 601, 3),
+        ((2,), 13, 1),
+        ((3, 2), 1, 40),
+        ((5,), 61, 8),
+    ],
 )
 def test_few_columns(
     library: Library,

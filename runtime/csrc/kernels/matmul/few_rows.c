@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gemm.h"
+#include "../support/partial.h"
 
 enum {
     // Floats of a right matrix that is not in a near cache (512 KiB: the second cache of Zen 3), and is
@@ -71,10 +72,19 @@ void ISA(multiply_row)(
     memcpy(out + j, part, (size_t)(columns - j) * sizeof(float));
 }
 
-// `rows`, `panels` and `far` are constants wherever this is called.
+// The first `count` of them, which may be all or none.
+INLINE void store_first(float *to, Floats values, int64_t count) {
+    if (count >= LANES)
+        store(to, values);
+    else if (count > 0)
+        store_some(to, values, count);
+}
+
+// `rows`, `panels` and `far` are constants wherever this is called, and `columns` unless it is one of
+// fewer than the panels have.
 INLINE void multiply_wide(
     const float *left, int64_t left_row, const float *right, int64_t k, float *out, int64_t out_row,
-    const int rows, const int panels, const bool far) {
+    int64_t columns, const int rows, const int panels, const bool far) {
     const int vectors = panels * PANEL_COLUMNS / LANES;
     const int64_t panel = k * PANEL_COLUMNS;
     Floats sums[FEW_ROWS][VECTORS];
@@ -92,33 +102,45 @@ INLINE void multiply_wide(
             UNROLLED_FOR (int v = 0; v < vectors; v++) sums[i][v] += left[i * left_row] * line[v];
     }
     UNROLLED_FOR (int i = 0; i < rows; i++)
-        UNROLLED_FOR (int v = 0; v < vectors; v++) store(out + i * out_row + v * LANES, sums[i][v]);
+        UNROLLED_FOR (int v = 0; v < vectors; v++)
+            store_first(out + i * out_row + v * LANES, sums[i][v], columns - v * LANES);
 }
 
-#define FEW_CASE(N, PANELS, FAR_AWAY) \
-    case N: multiply_wide(left, left_row, right, k, out, out_row, N, PANELS, FAR_AWAY); break;
+#define FEW_CASE(N, COLUMNS, PANELS, FAR_AWAY)                                               \
+    case N:                                                                                  \
+        multiply_wide(left, left_row, right, k, out, out_row, COLUMNS, N, PANELS, FAR_AWAY); \
+        break;
 #if VECTOR_BYTES == 64
-#define MORE_CASES(PANELS, FAR_AWAY) \
-    FEW_CASE(3, PANELS, FAR_AWAY)    \
-    FEW_CASE(4, PANELS, FAR_AWAY)    \
-    FEW_CASE(5, PANELS, FAR_AWAY)
+#define MORE_CASES(COLUMNS, PANELS, FAR_AWAY) \
+    FEW_CASE(3, COLUMNS, PANELS, FAR_AWAY)    \
+    FEW_CASE(4, COLUMNS, PANELS, FAR_AWAY)    \
+    FEW_CASE(5, COLUMNS, PANELS, FAR_AWAY)
 #else
-#define MORE_CASES(PANELS, FAR_AWAY)
+#define MORE_CASES(COLUMNS, PANELS, FAR_AWAY)
 #endif
-#define FEW_FUNCTION(NAME, PANELS, FAR_AWAY)                                                       \
-    static void NAME(                                                                              \
-        const float *left, int64_t left_row, const float *right, int64_t k, float *out,            \
-        int64_t out_row, int64_t rows) {                                                           \
-        switch (rows) {                                                                            \
-            FEW_CASE(2, PANELS, FAR_AWAY)                                                          \
-            MORE_CASES(PANELS, FAR_AWAY)                                                           \
-            default:                                                                               \
-                multiply_wide(left, left_row, right, k, out, out_row, FEW_ROWS, PANELS, FAR_AWAY); \
-        }                                                                                          \
+#define FEW_CASES(COLUMNS, PANELS, FAR_AWAY)                                                  \
+    switch (rows) {                                                                           \
+        FEW_CASE(2, COLUMNS, PANELS, FAR_AWAY)                                                \
+        MORE_CASES(COLUMNS, PANELS, FAR_AWAY)                                                 \
+        default:                                                                              \
+            multiply_wide(                                                                    \
+                left, left_row, right, k, out, out_row, COLUMNS, FEW_ROWS, PANELS, FAR_AWAY); \
+    }
+#define FEW_FUNCTION(NAME, PANELS, FAR_AWAY)                                            \
+    static void NAME(                                                                   \
+        const float *left, int64_t left_row, const float *right, int64_t k, float *out, \
+        int64_t out_row, int64_t rows) {                                                \
+        FEW_CASES(PANELS * PANEL_COLUMNS, PANELS, FAR_AWAY)                             \
     }
 FEW_FUNCTION(multiply_far_rows, FEW_PANELS, true)
 FEW_FUNCTION(multiply_near_rows, FEW_PANELS, false)
 FEW_FUNCTION(multiply_panel_rows, 1, true)
+
+static void multiply_part_rows(
+    const float *left, int64_t left_row, const float *right, int64_t k, float *out, int64_t out_row,
+    int64_t rows, int64_t columns) {
+    FEW_CASES(columns, 1, true)
+}
 
 void ISA(multiply_few)(
     const float *left, int64_t left_row, const float *right, int64_t k, Place out, int64_t rows,
@@ -133,9 +155,7 @@ void ISA(multiply_few)(
     }
     for (; j + PANEL_COLUMNS <= columns; j += PANEL_COLUMNS)
         multiply_panel_rows(left, left_row, right + j * k, k, out.data + j, out.row, rows);
-    if (j == columns) return;
-    float part[FEW_ROWS * PANEL_COLUMNS];
-    multiply_panel_rows(left, left_row, right + j * k, k, part, PANEL_COLUMNS, rows);
-    for (int64_t i = 0; i < rows; i++)
-        copy_floats(out.data + i * out.row + j, part + i * PANEL_COLUMNS, columns - j);
+    if (j < columns)
+        multiply_part_rows(
+            left, left_row, right + j * k, k, out.data + j, out.row, rows, columns - j);
 }

@@ -158,10 +158,10 @@ void ISA(multiply_few)(
     const float *left, int64_t left_row, const float *right, int64_t k, Place out, int64_t rows,
     int64_t columns);
 
-// The same for any number of rows, and few columns.
+// The same for any number of rows, and few columns, and what follows.
 void ISA(multiply_narrow)(
     const float *left, int64_t left_row, const float *right, int64_t k, Place out, int64_t rows,
-    int64_t columns);
+    int64_t columns, const Epilogue *epilogue);
 
 // The same by a single column, whose numbers lie side by side.
 void ISA(multiply_column)(

@@ -4,7 +4,7 @@
 
 void ISA(multiply_narrow)(
     const float *left, int64_t left_row, const float *right, int64_t k, Place out, int64_t rows,
-    int64_t columns) {
+    int64_t columns, const Epilogue *epilogue) {
     for (int64_t i = 0; i < rows; i += FEW_ROWS, left += FEW_ROWS * left_row) {
         const Place part = {out.data + i * out.row, out.row, 0, 0};
         const int64_t height = lesser(rows - i, FEW_ROWS);
@@ -13,6 +13,7 @@ void ISA(multiply_narrow)(
         else
             ISA(multiply_few)(left, left_row, right, k, part, height, columns);
     }
+    ISA(finish)(epilogue, out, rows, columns);
 }
 
 enum { AT_ONCE_ROWS = 4 };

@@ -7,7 +7,8 @@
 #include "product_groups.h"
 #include "right_panels.h"
 
-enum { BLOCK_ROWS = BLOCK_TILES * TILE_ROWS };
+// PANELS_AT_ONCE: of the left matrix, that a thread packs, see sizes.h.  NARROW: columns.
+enum { BLOCK_ROWS = BLOCK_TILES * TILE_ROWS, PANELS_AT_ONCE = 8, NARROW = 64 };
 
 typedef struct {
     int64_t m, n, k;
@@ -27,6 +28,7 @@ typedef struct {
     Epilogue epilogue;
     int64_t row_group, column_group;  // rows and columns of a chunk, when the batch is one product
     bool tall;  // all chunks use all columns, and each packs its own rows
+    bool narrow;  // columns are few: rows are read where they lie
     bool packs_early;  // several chunks use the same columns, which are packed before any of them
 } State;
 
@@ -109,12 +111,7 @@ static bool read_operands(State *state, Params *params, bool *constant) {
 
 // Whether rows are read where they lie, for few columns or a single one, which is not packed.
 static bool reads_rows(const State *state) { return state->left_column == 1 || state->k == 1; }
-static bool is_column(const State *state) {
-    return state->n == 1 && reads_rows(state) && !state->halves;
-}
-static bool is_narrow(const State *state) {
-    return state->n <= 2 * WHOLE_COLUMNS && reads_rows(state);
-}
+static bool is_column(const State *state) { return state->n == 1 && state->narrow; }
 
 // Whether rows are few enough to be read where they lie.
 static bool is_few(const State *state) {
@@ -129,7 +126,7 @@ static bool reads_lines(const State *state) {
 
 // Floats of the left matrix that are packed before all else.
 static int64_t early_rows(const State *state) {
-    return state->tall ? 0 : padded(padded(state->m, TILE_ROWS) * state->k, 16);
+    return state->tall || state->narrow ? 0 : padded(padded(state->m, TILE_ROWS) * state->k, 16);
 }
 
 static void release(void *argument) {
@@ -148,6 +145,7 @@ static bool pack_constant(State *state) {
         state->halves = state->own;
     else
         state->packed = state->own;
+    state->narrow = state->narrow && !half;
     return state->own != NULL;
 }
 
@@ -159,11 +157,13 @@ static void *prepare(Params *params, Needs *needs) {
         free(state);
         return NULL;
     }
+    const int64_t most = state->batch == 1 ? NARROW : 2 * WHOLE_COLUMNS;
+    state->narrow = state->n <= most && reads_rows(state);
     choose_groups(
         state->m, state->n, state->k, is_few(state), &state->row_group, &state->column_group);
     if (!constant && reads_lines(state)) state->column_group = columns_of_lines(state->n);
     state->packs_early = !constant && state->row_group < state->m;
-    state->tall = state->column_group >= state->n && state->row_group < state->m;
+    state->tall = !state->narrow && state->column_group >= state->n && state->row_group < state->m;
     const int64_t right_floats = padded(state->n, PANEL_COLUMNS) * state->k;
     const int64_t left_floats = padded(state->m, TILE_ROWS) * state->k;
     const bool column = is_column(state) && state->right_type == F32;
@@ -172,8 +172,7 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     if (state->batch > 1) {
-        const int64_t block = right_floats < BLOCK_COLUMNS * state->k ? right_floats
-                                                                      : BLOCK_COLUMNS * state->k;
+        const int64_t block = lesser(right_floats, BLOCK_COLUMNS * state->k);
         needs->own = (left_floats + (constant && !column ? 0 : block)) * (int64_t)sizeof(float);
     } else {
         const int64_t early = state->packs_early ? right_floats : 0;
@@ -221,7 +220,7 @@ static void batch_chunk(void *context, int64_t chunk, int thread) {
         multiply_rows(state, &product, 0, state->m, left);
         return;
     }
-    if (!is_narrow(state))
+    if (!state->narrow)
         ISA(pack_panels)(
             left, product.left, state->left_row, state->left_column, state->m, state->k, TILE_ROWS);
     for (int64_t j = 0; j < state->n; j += BLOCK_COLUMNS) {
@@ -234,21 +233,20 @@ static void batch_chunk(void *context, int64_t chunk, int thread) {
             right = own_right;
         }
         const Place out = {product.out + j, state->out_row, 0, j};
-        if (!is_narrow(state)) {
+        if (!state->narrow) {
             ISA(multiply_panels)(left, right, state->k, out, state->m, width, &product.epilogue);
             continue;
         }
-        ISA(multiply_narrow)(product.left, state->left_row, right, state->k, out, state->m, width);
-        ISA(finish)(&product.epilogue, out, state->m, width);
+        ISA(multiply_narrow)(
+            product.left, state->left_row, right, state->k, out, state->m, width,
+            &product.epilogue);
     }
 }
 
 // -- one product: threads share it ----------------------------------------------------------------
 
-enum { PANELS_AT_ONCE = 8 };  // of the left matrix, that a thread packs: see sizes.h
-
 static int64_t left_packs(const State *state) {
-    return state->tall ? 0 : ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
+    return state->tall || state->narrow ? 0 : ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
 }
 
 static float *early_columns(const Job *job) {
@@ -336,7 +334,12 @@ static void single_chunk(void *context, int64_t chunk, int thread) {
         pack_right(state, j, width, own);
         right = own;
     }
-    ISA(multiply_panels)(left, right, state->k, out, height, width, &state->epilogue);
+    const float *lying = state->left + i * state->left_row;
+    if (state->narrow)
+        ISA(multiply_narrow)(
+            lying, state->left_row, right, state->k, out, height, width, &state->epilogue);
+    else
+        ISA(multiply_panels)(left, right, state->k, out, height, width, &state->epilogue);
 }
 
 // Rows that are used once do not leave the second cache between packing and use.
@@ -345,8 +348,8 @@ static void tall_chunk(void *context, int64_t chunk, int thread) {
     const State *state = job->state;
     float *left = (float *)job->run->own[thread];
     const float *right = state->packed ? state->packed : early_columns(job);
-    const int64_t first = chunk * state->row_group, rest = state->m - first;
-    const int64_t end = rest < state->row_group ? state->m : first + state->row_group;
+    const int64_t first = chunk * state->row_group,
+                  end = lesser(first + state->row_group, state->m);
     for (int64_t i = first; i < end; i += BLOCK_ROWS) {
         const int64_t height = end - i < BLOCK_ROWS ? end - i : BLOCK_ROWS;
         const Place out = {state->out + i * state->out_row, state->out_row, i, 0};
@@ -385,9 +388,9 @@ static Failure run_product(const void *argument, const Run *run) {
     }
     const int64_t columns = ceil_div(state->n, BLOCK_COLUMNS);
     share_chunks(run, left_packs(state) + (state->packs_early ? columns : 0), pack_some, &job);
-    const int64_t across = ceil_div(state->n, state->column_group);
-    const int64_t down = ceil_div(state->m, state->row_group);
-    share_chunks(run, across * down, state->tall ? tall_chunk : single_chunk, &job);
+    const int64_t all = ceil_div(state->m, state->row_group) *
+                        ceil_div(state->n, state->column_group);
+    share_chunks(run, all, state->tall ? tall_chunk : single_chunk, &job);
     return OK;
 }
 
