@@ -163,11 +163,12 @@ static void move_plane(
     }
     const bool aligned = (((uintptr_t)from | (uintptr_t)to | (uintptr_t)fc | (uintptr_t)tr) & 3) ==
                          0;
-    if (move->size == 4 && fr == 4 && tc == 4 && aligned) {
+    const bool pairs = rows == 2 && fr == move->size && fc == 2 * fr;
+    if (move->size == 4 && fr == 4 && tc == 4 && aligned && !pairs) {
         turn((const float *)from, fc / 4, (float *)to, tr / 4, columns, rows);
         return;
     }
-    if (move->size == 1 && fr == 1 && tc == 1) {
+    if (move->size == 1 && fr == 1 && tc == 1 && !pairs) {
         turn_bytes((const uint8_t *)from, fc, (uint8_t *)to, tr, columns, rows);
         return;
     }
@@ -184,18 +185,38 @@ static void move_plane(
     }
 }
 
-static void move_piece(const Move *move, int64_t line, int64_t piece) {
+// The place of a plane: its numbers along the dimensions before, and where it begins.
+typedef struct { int64_t numbers[MAX_RANK], from, to; } Place;
+
+static Place place_of(const Move *move, int64_t line) {
+    Place place = {{0}, 0, 0};
+    for (int axis = move->rank - 3; axis >= 0; axis--) {
+        place.numbers[axis] = line % move->dims[axis];
+        line /= move->dims[axis];
+        place.from += place.numbers[axis] * move->from_strides[axis];
+        place.to += place.numbers[axis] * move->to_strides[axis];
+    }
+    return place;
+}
+
+static void go_on(const Move *move, Place *place) {
+    for (int axis = move->rank - 3; axis >= 0; axis--) {
+        place->from += move->from_strides[axis];
+        place->to += move->to_strides[axis];
+        if (++place->numbers[axis] < move->dims[axis]) return;
+        place->from -= move->dims[axis] * move->from_strides[axis];
+        place->to -= move->dims[axis] * move->to_strides[axis];
+        place->numbers[axis] = 0;
+    }
+}
+
+static void move_piece(const Move *move, const Place *place, int64_t piece) {
     const int row = move->rank - 2, column = move->rank - 1;
     const int along = move->dims[row] == 1 ? column : row;
     const int64_t begin = piece * move->piece;
     const int64_t count = lesser(move->dims[along] - begin, move->piece);
-    int64_t from = begin * move->from_strides[along], to = begin * move->to_strides[along];
-    for (int axis = row - 1; axis >= 0; axis--) {
-        const int64_t index = line % move->dims[axis];
-        line /= move->dims[axis];
-        from += index * move->from_strides[axis];
-        to += index * move->to_strides[axis];
-    }
+    const int64_t from = place->from + begin * move->from_strides[along];
+    const int64_t to = place->to + begin * move->to_strides[along];
     move_plane(
         move, move->from + from, move->to + to, along == row ? count : 1,
         along == row ? move->dims[column] : count);
@@ -204,10 +225,16 @@ static void move_piece(const Move *move, int64_t line, int64_t piece) {
 static void some_pieces(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Move *move = context;
-    int64_t end = (chunk + 1) * move->unit;
-    if (end > move->lines * move->pieces) end = move->lines * move->pieces;
-    for (int64_t piece = chunk * move->unit; piece < end; piece++)
-        move_piece(move, piece / move->pieces, piece % move->pieces);
+    const int64_t begin = chunk * move->unit;
+    const int64_t end = lesser(begin + move->unit, move->lines * move->pieces);
+    int64_t piece = begin % move->pieces;
+    Place place = place_of(move, begin / move->pieces);
+    for (int64_t i = begin; i < end; i++) {
+        move_piece(move, &place, piece);
+        if (++piece < move->pieces) continue;
+        piece = 0;
+        go_on(move, &place);
+    }
 }
 
 static Failure run_move(const void *argument, const Run *run) {

@@ -1,8 +1,23 @@
 // Elements of a TYPE that move from one plane to another, for moves.c: included for each.
 
+// Elements that stand in turn go to two lines.
+static void JOIN(part, TYPE)(const char *from, char *to, int64_t to_row, int64_t count) {
+    const TYPE *pairs = (const TYPE *)from;
+    TYPE *first = (TYPE *)to, *second = (TYPE *)(to + to_row);
+    for (int64_t i = 0; i < count; i++) {
+        first[i] = pairs[2 * i];
+        second[i] = pairs[2 * i + 1];
+    }
+}
+
 static void JOIN(plane, TYPE)(
     const char *from, char *to, int64_t rows, int64_t columns, int64_t from_row,
     int64_t from_column, int64_t to_row, int64_t to_column) {
+    const int64_t size = sizeof(TYPE);
+    if (rows == 2 && from_row == size && from_column == 2 * size && to_column == size) {
+        JOIN(part, TYPE)(from, to, to_row, columns);
+        return;
+    }
     for (int64_t top = 0; top < rows; top += BLOCK)
         for (int64_t left = 0; left < columns; left += BLOCK) {
             const int64_t bottom = top + BLOCK < rows ? top + BLOCK : rows;
