@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 import warnings
-from math import prod
 from typing import Final
 
 import numpy as np
 
 from popc.frontend.node import Node
 from popc.frontend.rules.common import converted, default_domain, reshaped
-from popc.ir import Shape, Tensor
+from popc.frontend.rules.moves import emit_slice
+from popc.ir import Tensor
 from popc_runtime.errors import ModelError
-from popc_runtime.format import Array
+from popc_runtime.format import Array, DType
 
 __all__ = ["RULES"]
 
@@ -35,7 +35,9 @@ def _grid_sample(node: Node) -> Tensor:
 
 
 def _affine_grid(node: Node) -> Tensor:
-    """The affine map of each sample, applied to the centres of pixels: a product of matrices.
+    """The affine map of each sample, applied to the centres of pixels.
+
+    A coordinate is a sum of what each axis has to do with it: lines that spread over planes.
 
     ONNX's function body takes a single sample for none, and has no number for a single pixel
     whose corners are aligned.  onnxruntime takes its last corner.
@@ -48,25 +50,33 @@ def _affine_grid(node: Node) -> Tensor:
             f"theta is {list(theta.type.shape)}, which maps no grid of size {list(size)}: it must "
             "be [N, 2, 3] for [N, C, H, W], or [N, 3, 4] for [N, C, D, H, W]"
         )
-    pixels = node.positions(prod(size[2:]))
-    centres = _centres(pixels, size[2:], aligned=node.integer("align_corners", 0) != 0)
-    moved = node.emit("Transpose", [theta], {"perm": (0, 2, 1)})
-    wide = converted(node, node.constant(centres), theta.type.dtype)
-    grid = node.emit("MatMul", [wide, moved])
-    return reshaped(node, grid, (size[0], *size[2:], rank))
+    node.require_room(sum(size[2:]))
+    aligned = node.integer("align_corners", 0) != 0
+    whole = converted(node, theta, DType.FLOAT32) if theta.type.dtype.itemsize == 2 else theta
+    planes = _factors(node, whole, rank)
+    for axis in reversed(range(rank)):  # lines first: they are few
+        centres = _centres(size[2 + axis], aligned=aligned)
+        along = centres.reshape(*(len(centres) if other == axis else 1 for other in range(rank)))
+        factors = _factors(node, whole, rank - 1 - axis)
+        product = node.emit("Mul", [factors, node.constant(along, whole.type.dtype)])
+        planes = node.emit("Add", [product, planes])
+    planes = converted(node, planes, theta.type.dtype)
+    return node.emit("Transpose", [planes], {"perm": (0, *range(2, 2 + rank), 1)})
 
 
-def _centres(pixels: Array, size: Shape, *, aligned: bool) -> Array:
-    """Rows (x, y, 1), or (x, y, z, 1), of the numbers of pixels, from -1 to 1 along each axis."""
-    columns = [np.ones(pixels.shape)]
-    for count in reversed(size):
-        place, pixels = pixels % max(count, 1), pixels // max(count, 1)
-        if aligned:
-            last = max(count - 1, 1)
-            columns.insert(-1, 2.0 * place / last - 1.0 if count > 1 else np.ones(place.shape))
-        else:
-            columns.insert(-1, (2.0 * place + 1.0) / max(count, 1) - 1.0)
-    return np.stack(columns, axis=-1)
+def _factors(node: Node, theta: Tensor, column: int) -> Tensor:
+    """A column of each affine map, [N, rank, 1, ...], for coordinates in planes of their own."""
+    batch, rank, _ = theta.type.shape
+    window = (range(batch), range(rank), range(column, column + 1))
+    return reshaped(node, emit_slice(node, theta, window), (batch, rank, *(1,) * rank))
+
+
+def _centres(count: int, *, aligned: bool) -> Array:
+    """The coordinates of the pixels along an axis, from -1 to 1."""
+    place = np.arange(count)
+    if not aligned:
+        return (2.0 * place + 1.0) / max(count, 1) - 1.0
+    return 2.0 * place / (count - 1) - 1.0 if count > 1 else np.ones(count)
 
 
 def _image_decoder(node: Node) -> Tensor:
