@@ -38,6 +38,9 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
             "Sin Sinh Sqrt Sub Sum Tan Where Xor"
         ),
     },
+    "onnx.experimental": {
+        "": "Affine Crop DynamicSlice ImageScaler ParametricSoftplus Scale ScaledTanh",
+    },
     "onnx.generate": {
         "": "BlackmanWindow Constant ConstantOfShape EyeLike HammingWindow HannWindow Range",
     },
