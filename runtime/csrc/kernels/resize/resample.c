@@ -127,13 +127,32 @@ typedef struct {
     const int64_t *indices;
     float *out;
     int64_t outer, length, inner, resized, taps, unit;
+    int32_t *places;  // where the axis is the last one: [taps][resized], and
+    float *shares;  // the weights in the same order
 } Resample;
+
+// The tables of a last axis, tap by tap; they lie behind the state.
+static void turn_tables(Resample *state) {
+    const int64_t terms = state->resized * state->taps;
+    state->places = (int32_t *)(state + 1);
+    state->shares = (float *)(state->places + terms);
+    for (int64_t i = 0; i < state->resized; i++)
+        for (int64_t tap = 0; tap < state->taps; tap++) {
+            const int64_t from = i * state->taps + tap, to = tap * state->resized + i;
+            state->places[to] = (int32_t)state->indices[from];
+            state->shares[to] = state->weights[from];
+        }
+    state->unit = ceil_div(RESAMPLE_WORK, terms);
+}
 
 // x, indices, weights, out {outer, length, inner}
 static void *prepare_resample(Params *params, Needs *needs) {
     const Tensor x = next_tensor(params), indices = next_tensor(params);
     const Tensor weights = next_tensor(params), out = next_tensor(params);
-    Resample *state = calloc(1, sizeof(Resample));
+    const int64_t terms = element_count(&indices);
+    const int64_t tables = size_of(terms, sizeof(int32_t) + sizeof(float), 1);
+    if (params->bad || tables <= 0) return NULL;
+    Resample *state = calloc(1, sizeof(Resample) + (size_t)tables);
     if (!state) return NULL;
     state->x = (const float *)(void *)x.data;
     reads_anywhere(needs, &state->x);
@@ -150,12 +169,12 @@ static void *prepare_resample(Params *params, Needs *needs) {
     state->unit = work > 0 ? ceil_div(RESAMPLE_WORK, work) : 1;
     const int64_t given = size_of(state->outer, state->length, state->inner);
     const int64_t wanted = size_of(state->outer, state->resized, state->inner);
-    const int64_t terms = element_count(&indices);
     bool fits = !params->bad && indices.rank == 2 && work > 0 && given > 0 && wanted > 0 &&
                 holds(&x, F32, given) && holds(&out, F32, wanted) && holds(&indices, I64, terms) &&
                 are_apart(&indices, &out) && holds(&weights, F32, terms);
     for (int64_t i = 0; fits && i < terms; i++)
         fits = state->indices[i] >= 0 && state->indices[i] < state->length;
+    if (fits && state->inner == 1 && state->length <= INT32_MAX) turn_tables(state);
     if (fits) return state;
     free(state);
     return NULL;
@@ -185,6 +204,31 @@ static void resample_row(const Resample *state, int64_t row) {
     }
 }
 
+// A line of the last axis: each tap of all places.
+static void resample_line(const Resample *state, int64_t line) {
+    const float *x = state->x + line * state->length;
+    float *out = state->out + line * state->resized;
+    const int64_t count = state->resized;
+    int64_t done = 0;
+    for (int64_t tap = 0; tap < state->taps; tap++) {
+        if (is_stopped_after(count, &done)) return;
+        const int32_t *places = state->places + tap * count;
+        const float *shares = state->shares + tap * count;
+        if (tap == 0)
+            INDEPENDENT_FOR (int64_t i = 0; i < count; i++) out[i] = shares[i] * x[places[i]];
+        else
+            INDEPENDENT_FOR (int64_t i = 0; i < count; i++) out[i] += shares[i] * x[places[i]];
+    }
+}
+
+static void some_lines(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Resample *state = context;
+    const int64_t end = (chunk + 1) * state->unit;
+    for (int64_t line = chunk * state->unit; line < end && line < state->outer; line++)
+        resample_line(state, line);
+}
+
 static void some_rows(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Resample *state = context;
@@ -195,6 +239,10 @@ static void some_rows(void *context, int64_t chunk, int thread) {
 
 static Failure run_resample(const void *argument, const Run *run) {
     const Resample *state = argument;
+    if (state->places) {
+        share_chunks(run, ceil_div(state->outer, state->unit), some_lines, (void *)state);
+        return OK;
+    }
     const int64_t rows = state->outer * state->resized;
     share_chunks(run, ceil_div(rows, state->unit), some_rows, (void *)state);
     return OK;

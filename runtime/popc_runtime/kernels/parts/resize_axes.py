@@ -55,9 +55,9 @@ def resized_axes(
 
 
 def processing_order(axes: Sequence[ResizedAxis]) -> list[int]:
-    """Shrink before growing; of equals, the last axis first, while its rows are few."""
+    """Shrink before growing; of equals, the last axis when there are the fewest lines along it."""
     growth = {number: axis.resized / axis.length for number, axis in enumerate(axes)}
-    return sorted(range(len(axes)), key=lambda number: (growth[number], -number))
+    return sorted(growth, key=lambda axis: (growth[axis], axis if growth[axis] < 1 else -axis))
 
 
 def axis_taps(binding: Operands[Any], axis: ResizedAxis) -> Taps:
