@@ -34,7 +34,7 @@ _SUMS: Final = frozenset(
         *("ConvWeightsGrad", "CumSum", "Gelu", "Gemm", "GridSample", "GRU", "LayerNormalization"),
         *("GroupNormalization", "GroupNormalizationGrad"),
         *("InstanceNormalization", "InstanceNormalizationGrad"),
-        *("GridSampleGrad", "GridSampleGridGrad"),
+        *("DeformConv", "GridSampleGrad", "GridSampleGridGrad"),
         *("Ctc", "CumProdGrad", "LambSquare"),
         *(
             "LayerNormalizationGrad",

@@ -18,6 +18,7 @@
     _(CONVOLUTION_WEIGHTS) \
     _(COPIES)              \
     _(COUNTS)              \
+    _(DEFORMED)            \
     _(DEPTHWISE)           \
     _(DEPTHWISE_WEIGHTS)   \
     _(DIRECT_CONVOLUTIONS) \

@@ -83,7 +83,7 @@ class Corner:
     """Elements at one end of the cells that positions along an axis lie in.
 
     Attributes:
-        index: The nearest element inside the input.
+        index: The element; any if it is outside the input.
         weight: What the element counts, 0 outside the input.
         slope: How that changes as the position moves on.
     """
@@ -107,7 +107,7 @@ def _corner(
 ) -> Corner:
     inside = (index >= 0) & (index < size)
     return Corner(
-        np.clip(index, 0, size - 1).astype(np.intp),
+        np.where(inside, index, 0).astype(np.intp),  # what is no number has no place
         np.where(inside, weight, 0).astype(dtype),
         np.where(inside, slope, 0).astype(dtype),
     )

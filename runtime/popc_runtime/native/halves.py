@@ -52,6 +52,7 @@ _ROUNDED_ONCE: Final = frozenset(
         "CumProd",
         "CumSum",
         "DFT",
+        "DeformConv",
         "DequantizeLinear",
         "Det",
         "EluGrad",

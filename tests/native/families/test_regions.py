@@ -14,7 +14,7 @@ from tests.native.bindings import native_results, numpy_results, steady_results
 
 __all__ = ["SAMPLED"]
 
-SAMPLED: Final = frozenset({"GridSample", "MaxRoiPool", "RoiAlign"})
+SAMPLED: Final = frozenset({"DeformConv", "GridSample", "MaxRoiPool", "RoiAlign"})
 
 
 def _numbers(*shape: int, seed: int = 0) -> Array:
@@ -25,7 +25,7 @@ def _numbers(*shape: int, seed: int = 0) -> Array:
 def _check(
     library: Library,
     opcode: str,
-    inputs: Sequence[Array],
+    inputs: Sequence[Array | None],
     shape: tuple[int, ...],
     attributes: Mapping[str, Any],
 ) -> None:
@@ -135,3 +135,44 @@ def test_maxima_of_regions(library: Library) -> None:
     out = np.empty((30, 4, 5, 3), np.float32)
     with pytest.raises(NativeFailure, match="out of range"):
         native_results(library, "MaxRoiPool", [x, regions + 3], [out], {"spatial_scale": 0.5})
+
+
+_DEFORMED: Final[list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]] = [
+    ((2, 6, 9, 11), (5, 6, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ((1, 4, 8, 40), (6, 2, 2, 3), {"group": 2, "offset_group": 2, "strides": (2, 1)}),
+    ((3, 4, 13, 9), (2, 1, 3, 2), {"group": 2, "dilations": (2, 1), "pads": (0, 1, 2, 1)}),
+    ((1, 3, 1, 1), (9, 3, 1, 1), {"offset_group": 3}),
+    ((2, 2, 5, 5), (1, 2, 5, 5), {}),
+]
+
+
+@pytest.mark.parametrize("with_mask", [False, True])
+@pytest.mark.parametrize(("x", "w", "attributes"), _DEFORMED)
+def test_deformable_convolutions(
+    library: Library,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    attributes: dict[str, Any],
+    *,
+    with_mask: bool,
+) -> None:
+    """Positions far outside and such as are no number count nothing; operands lie anyhow."""
+    pads, strides = attributes.get("pads", (0,) * 4), attributes.get("strides", (1, 1))
+    dilations = attributes.get("dilations", (1, 1))
+    size = tuple(
+        (x[i + 2] + pads[i] + pads[i + 2] - (w[i + 2] - 1) * dilations[i] - 1) // strides[i] + 1
+        for i in range(2)
+    )
+    attributes = {"kernel_shape": w[2:], **attributes, "strides": strides, "pads": pads}
+    attributes["dilations"] = dilations
+    count = attributes.get("offset_group", 1) * w[2] * w[3]
+    w = (w[0], x[1] // attributes.get("group", 1), *w[2:])
+    offsets = 3 * _numbers(x[0], 2 * count, *size, seed=2)
+    offsets.reshape(-1)[:5] = (np.nan, 1e30, -np.inf, 0, -1)
+    mask = _numbers(x[0], count, *size, seed=3) if with_mask else None
+    bias = None if with_mask else _numbers(w[0], seed=4)
+    given = [_numbers(*x), _numbers(*w, seed=1), offsets, bias, mask]
+    turned = [None if array is None else np.asfortranarray(array) for array in given]
+    shape = (x[0], w[0], *size)
+    for inputs in (given, turned, [_numbers(*x[:3], 2 * x[3])[..., ::2], *given[1:]]):
+        _check(library, "DeformConv", inputs, shape, attributes)

@@ -64,6 +64,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "StackStore",
     ),
     "conv": ("Conv",),
+    "conv_deform": ("DeformConv",),
     "conv_grad": (
         "ConvTranspose",
         "ConvWeightsGrad",
