@@ -86,7 +86,7 @@ def _infer(build: Callable[[Any, str], str], **options: object) -> np.ndarray[An
 def test_results(build: Callable[[Any, str], str], expected: np.ndarray[Any, Any]) -> None:
     found = _infer(build)
     assert found.dtype == expected.dtype
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(found, expected, rtol=2e-7)  # a resize may begin with either axis
 
 
 def _doubled(builder: Any) -> str:

@@ -246,7 +246,8 @@ def test_a_shape_cannot_follow_a_variable_that_is_written() -> None:
         program.run(x=x)
 
 
-def test_a_loop_that_has_to_be_unrolled_cannot_write() -> None:
+def test_a_loop_that_writes_carries_on_what_grows_within_a_bound() -> None:
+    """It is not unrolled, so that how often it runs does not say how large a state becomes."""
     model = graphcore(
         "g (float[3] x) => (float y) <float[3] w = {1.0, 2.0, 3.0}> "
         "{ n = Constant <value_int = 2> () go = Constant <value = bool {1}> () "
@@ -254,8 +255,12 @@ def test_a_loop_that_has_to_be_unrolled_cannot_write() -> None:
         "{ u = ai.graphcore.CopyVarUpdate (w, w) t = Concat <axis = 0> (s, s) "
         "d = Identity (c) }> }"
     )
-    with pytest.raises(DataDependentShapeError, match="a carried value changes"):
-        popc.compile(model, options={"constant_weights": False})
+    options = {"constant_weights": False}
+    with pytest.raises(DataDependentShapeError, match=r"nothing bounds.*--bound y=N"):
+        popc.compile(model, options=options)
+    x = np.arange(3, dtype=np.float32)
+    program = popc.compile(model, options={**options, "bounds": {"y": 12}}).load()
+    np.testing.assert_array_equal(program.run(x=x)["y"], np.tile(x, 4))
 
 
 # -- statistics ------------------------------------------------------------------------------------
