@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.format import Array
-from popc_runtime.native import Library, NativeFailure, NativeProgram, find_library
-from popc_runtime.native.encoders.integer import ByteForm, byte_product_record
+from popc_runtime.native import Library, find_library
+from popc_runtime.native.encoders.integer import ByteForm, byte_conv_record, byte_product_record
 from popc_runtime.native.library import variants
-from tests.native.bindings import bound, native_results, numpy_results, viewed
-from tests.native.byte_convolutions import EVERYWHERE, byte_convolution
+from tests.native.bindings import native_results, numpy_results
+from tests.native.byte_forms import run_in_form
 
 QUANTIZED = frozenset(
     {
@@ -39,29 +39,6 @@ def _bytes(dtype: str, *shape: int, seed: int = 0) -> Array:
     return random.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
 
 
-def _product(
-    library: Library,
-    inputs: list[Array | None],
-    out: Array,
-    form: ByteForm,
-    attributes: dict[str, Any],
-    constant: tuple[int, ...],
-    threads: int,
-) -> Array | None:
-    """The product in a given form; ``None`` if this processor does not have it."""
-    result = np.full_like(out, 77)
-    binding = bound(inputs, [result], attributes, constant)
-    record = byte_product_record(viewed(binding), form, library.numbers)
-    assert record is not None
-    try:
-        program = NativeProgram(library, [record], binding, threads)
-    except NativeFailure:
-        assert form not in EVERYWHERE, f"{form.name} must be there"
-        return None
-    program.run()
-    return result
-
-
 def _check(
     library: Library,
     inputs: list[Array | None],
@@ -73,7 +50,9 @@ def _check(
     expected = numpy_results("MatMulInteger", inputs, [out], attributes, constant)[0]
     for form in _FORMS:
         for threads in (1, 2):
-            result = _product(library, inputs, out, form, attributes, constant, threads)
+            result = run_in_form(
+                byte_product_record, library, inputs, out, form, attributes, constant, threads
+            )
             if result is not None:
                 np.testing.assert_array_equal(result, expected, f"{form.name}, {threads} threads")
 
@@ -288,7 +267,9 @@ def test_convolutions(variant: str, data: st.DataObject) -> None:
     constant = data.draw(st.sampled_from([(), (1,), (2, 3), (1, 2, 3, 4)]), label="constant")
     expected = numpy_results("ConvInteger", inputs, outputs, attributes, constant)[0]
     for form in _FORMS:
-        result = byte_convolution(library, inputs, outputs[0], form, attributes, constant)
+        result = run_in_form(
+            byte_conv_record, library, inputs, outputs[0], form, attributes, constant, 1 + form % 2
+        )
         if result is not None:
             np.testing.assert_array_equal(result, expected, form.name)
 

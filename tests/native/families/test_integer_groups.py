@@ -7,10 +7,10 @@ import pytest
 
 from popc_runtime.format import Array
 from popc_runtime.native import find_library
-from popc_runtime.native.encoders.integer import ByteForm
+from popc_runtime.native.encoders.integer import ByteForm, byte_conv_record
 from popc_runtime.native.library import variants
 from tests.native.bindings import numpy_results
-from tests.native.byte_convolutions import byte_convolution
+from tests.native.byte_forms import run_in_form
 
 
 def _bytes(dtype: str, *shape: int, seed: int = 0) -> Array:
@@ -47,6 +47,8 @@ def test_narrow_groups_and_zero_points_of_0(
     out = np.empty((2, outs, 6, 7), np.int32)
     expected = numpy_results("ConvInteger", inputs, [out], attributes, constant)[0]
     for form in ByteForm:
-        result = byte_convolution(library, inputs, out, form, attributes, constant)
+        result = run_in_form(
+            byte_conv_record, library, inputs, out, form, attributes, constant, 1 + form % 2
+        )
         if result is not None:
             np.testing.assert_array_equal(result, expected, form.name)
