@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -238,6 +239,20 @@ def test_values_of_tensors(dtype: DType) -> None:
     else:
         buffer = tensor.__buffer__(0)
         assert (buffer.format, buffer.shape) == (dtype.code, (2, 3))
+
+
+def test_tensors_leave_nothing_to_the_collector() -> None:
+    """It would end the process in early versions of Python 3.12: a memoryview is being read."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        gc.collect()
+        tensor = ResultTensor(TensorSpec("y", DType.INT8, (2, 3)), bytearray(6))
+        assert tensor.tolist() == np.asarray(tensor).tolist()
+        del tensor
+        assert gc.collect() == 0
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_shapes_of_tensors() -> None:

@@ -76,12 +76,7 @@ class ResultTensor:
 
     def tolist(self) -> Any:
         """The elements as nested lists, as numpy's; narrow floats are numbers too."""
-        values = self._values()
-
-        def nested(shape: tuple[int, ...]) -> Any:
-            return [nested(shape[1:]) for _ in range(shape[0])] if shape else next(values)
-
-        return nested(self.shape)
+        return _nested(self._values(), self.shape)
 
     def _values(self) -> Iterator[Any]:
         if self.dtype is DType.BFLOAT16:
@@ -132,6 +127,12 @@ class ResultTensor:
         cast: Any = self.data.cast
         shaped: memoryview = cast(self.dtype.code, self.shape)
         return shaped
+
+
+# No closure, which would refer to itself: Python 3.12.0 to 3.12.6 crash when the collector finds a
+# memoryview that something reads from (CPython's issue 77894).
+def _nested(values: Iterator[Any], shape: tuple[int, ...]) -> Any:
+    return [_nested(values, shape[1:]) for _ in range(shape[0])] if shape else next(values)
 
 
 def check_buffers(
