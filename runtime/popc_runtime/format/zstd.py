@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
 from popc_runtime.ground.hints import TYPE_CHECKING, Final
@@ -33,13 +32,17 @@ def _found() -> ModuleType:
 
 
 def _inner() -> ModuleType:
-    """The module in C, as the package would import it."""
-    package = find_spec(_PACKAGE)
+    """The module in C, as the package would import it.
+
+    Not by `importlib.util`, which imports threads from Python 3.12 on.
+    """
+    package = PathFinder.find_spec(_PACKAGE)
     places = package.submodule_search_locations if package else None
     spec = PathFinder.find_spec(_INNER, places)
-    if spec is None or spec.loader is None:
+    module = spec.loader.create_module(spec) if spec and spec.loader else None
+    if spec is None or spec.loader is None or module is None:
         raise ImportError(_INNER)
-    module = module_from_spec(spec)
+    module.__spec__ = spec
     spec.loader.exec_module(module)
     sys.modules[_INNER] = module
     return module
