@@ -68,6 +68,7 @@ _ABSENT: Final = object()
 _PHILOX: Final[tuple[tuple[_Path, object], ...]] = (
     (("buffer_pos",), -(2**31) + 8),
     (("buffer_pos",), -1),
+    (("buffer_pos",), 0),
     (("buffer_pos",), 5),
     (("buffer_pos",), 2**64),
     (("buffer_pos",), 1.5),
@@ -159,7 +160,7 @@ def test_other_things_are_refused(forged: object) -> None:
     _assert_refused(_state(), forged)
 
 
-@pytest.mark.parametrize("pos", range(5))
+@pytest.mark.parametrize("pos", range(1, 5))
 def test_all_places_in_the_buffer_are_known(pos: int) -> None:
     saved = _state().save()
     _state().restore(_forged(saved, ("drawn", "buffer_pos"), pos))

@@ -17,7 +17,8 @@ _FLAG: Final = 1  # the largest
 _UINT32: Final = 2**32 - 1  # the largest
 _UINT64: Final = 2**64 - 1  # the largest
 
-# The largest number of each field, and how many numbers it has: 0 if it is no list.
+# The largest number of each field, and how many numbers it has: 0 if it is no list.  The smallest
+# number is 0, but of the place in Philox's buffer, which numpy never leaves at its start.
 _LIMITS: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
     "Philox": {
         "state.counter": (_UINT64, 4),
@@ -75,14 +76,15 @@ def check_generator(state: Any, name: str, where: str) -> None:
     if field_of(state, "bit_generator", where) != name:
         raise ValueError(f"{where} is a state of {_shown(state['bit_generator'])}, not of {name}")
     for path, (most, count) in _LIMITS[name].items():
+        least = 1 if path == "buffer_pos" else 0
         value, at = state, where
         for part in path.split("."):
             value, at = field_of(value, part, at), f"{at}.{part}"
         if count and (not isinstance(value, list | tuple) or len(value) != count):
             raise ValueError(f"{at} is not a list of {count} numbers")
         for number in value if count else (value,):
-            if type(number) is not int or not 0 <= number <= most:
-                raise ValueError(f"{at} is {_shown(number)}, not a number from 0 to {most}")
+            if type(number) is not int or not least <= number <= most:
+                raise ValueError(f"{at} is {_shown(number)}, not a number from {least} to {most}")
     if name == "MT19937":
         field_of(state, "gauss", where, float)
 
