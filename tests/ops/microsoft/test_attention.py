@@ -234,7 +234,8 @@ def _compare_group_query(inputs: list[Array | None], attributes: dict[str, Any])
 
 @pytest.mark.parametrize(
     "attributes",
-    [{}, {"scale": 0.2}, {"softcap": 0.5}, {"local_window_size": 3}, {"do_rotary": 1},
+    [{}, {"causal": 0}, {"scale": 0.2}, {"softcap": 0.5}, {"local_window_size": 3},
+     {"do_rotary": 1},
      {"do_rotary": 1, "rotary_interleaved": 1}],
 )  # fmt: skip
 @pytest.mark.parametrize(

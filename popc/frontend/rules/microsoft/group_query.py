@@ -37,7 +37,8 @@ def _group_query_attention(node: Node) -> list[Value | None]:
         before = emit_reshape(node, node.emit("Sub", [lengths, count]), (batch, 1))
     q, k = _rotated(node, q, k, before)
     k, v = (_cached(node, x, node.optional(index), before, total) for index, x in ((3, k), (4, v)))
-    y = attended(node, [q, k, v], node.optional(10), None if rows == total else lengths)
+    padded = rows != total or not node.integer("causal", 1)  # queries do not come before padding
+    y = attended(node, [q, k, v], node.optional(10), lengths if padded else None)
     return [y, k, v]
 
 
@@ -57,7 +58,7 @@ def attended(
         qkv,
         bias,
         lengths,
-        causal=1,
+        causal=node.integer("causal", 1),
         left_window=window - 1 if window > 0 else -1,
         softcap=node.number("softcap", 0.0),
     )[0]
