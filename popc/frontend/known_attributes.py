@@ -50,6 +50,10 @@ _GROUP_NORM: Final = ("channels_axis", "epsilon", "num_groups", "strided_channel
 _SCATTER: Final = ("axis", "axis_size", "enable_index_broadcast", "group_size", "reduction")
 _ATTENTION: Final = ("do_rotary", "mask_filter_value", "num_heads", "scale", "unidirectional")
 _NORM_OF_GROUPS: Final = ("activation", "channels_last", "epsilon", "groups")
+_EXPERTS: Final = (
+    "activation_alpha", "activation_beta", "activation_type", "k", "normalize_routing_weights",
+    "swiglu_fusion", "swiglu_limit", "use_sparse_mixer",
+)  # fmt: skip
 _CONV: Final = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 _FUSED_PRODUCT: Final = ("alpha", "transA", "transB", "transBatchA", "transBatchB")
 
@@ -134,6 +138,7 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     "Attention": (*_ATTENTION, "qkv_hidden_sizes"),
     "BiasSoftmax": ("axis", "is_inner_broadcast"),
     "CDist": ("metric",),
+    "CausalConvWithState": ("activation", "channels_last", "dilation", "ndim", "state_window"),
     "CropAndResize": ("extrapolation_value", "mode"),
     "DequantizeLinear": ("axis",),
     "DynamicQuantizeLSTM": (
@@ -148,13 +153,16 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     ),
     "FusedMatMul": _FUSED_PRODUCT,
     "GatherBlockQuantized": ("bits", "block_size", "gather_axis", "quantize_axis"),
+    "GatedRMSNorm": ("activation", "epsilon"),
     "GridSample": ("align_corners", "mode", "padding_mode"),
     "GroupNorm": _NORM_OF_GROUPS,
     "GroupQueryAttention": (
         "causal", "do_rotary", "kv_num_heads", "local_window_size", "num_heads",
         "rotary_interleaved", "scale", "smooth_softmax", "softcap",
     ),
+    "LinearAttention": ("kv_num_heads", "q_num_heads", "scale", "state_window", "update_rule"),
     "MatMulNBits": ("K", "N", "accuracy_level", "bits", "block_size"),
+    "MoE": _EXPERTS,
     "MultiHeadAttention": ("mask_filter_value", "num_heads", "scale", "unidirectional"),
     "NhwcConv": _CONV,
     "NhwcMaxPool": ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides"),
@@ -172,6 +180,10 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     "QLinearLeakyRelu": ("alpha",),
     "QLinearReduceMean": ("axes", "keepdims"),
     "QLinearSoftmax": ("axis", "opset"),
+    "QMoE": (
+        *_EXPERTS, "block_size", "expert_weight_bits", "fc1_expert_weight_bits",
+        "fc2_expert_weight_bits", "fc3_expert_weight_bits", "quant_type",
+    ),
     "QuantizeLinear": ("axis",),
     "QuickGelu": ("alpha",),
     "RotaryEmbedding": (
@@ -275,10 +287,17 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
         "sliding_window_cache": Ignored("caches that are rings are not supported", 0),
         "v_quant_type": Ignored("caches of integers are not supported", "NONE"),
     },
+    (_MICROSOFT, "LinearAttention"): {
+        "chunk_size": Ignored("how many tokens are computed at once changes no result")
+    },
     (_MICROSOFT, "MatMulNBits"): {
         "weight_prepacked": Ignored("weights in the order of another runtime are unreadable", 0),
     },
     (_MICROSOFT, "QAttention"): {"past_present_share_buffer": _SHARED},
+    (_MICROSOFT, "QMoE"): {
+        "accuracy_level": _WIDE,
+        "weights_prepacked": Ignored("weights in the order of another runtime are unreadable", -1),
+    },
     (_MICROSOFT, "RotaryEmbedding"): {"scale": Ignored("scaled angles are not supported", 1.0)},
 }  # fmt: skip
 

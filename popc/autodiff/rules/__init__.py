@@ -108,6 +108,8 @@ NOT_DIFFERENTIABLE: Final[Mapping[str, str]] = {
     "CtcBeamSearchDecoder": "searches for labels",
     "DynamicQuantizeLSTM": "rounds to integers",
     "DynamicQuantizeLinear": "rounds to integers",
+    "ExpertMatMul": "multiplies by matrices that data chooses",
+    "ExpertMatMulNBits": "multiplies by matrices that data chooses",
     "FusedElementwise": "is added after the backward pass",
     "HostLoad": "reads from the host",
     "HostStore": "writes to the host",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import onnx
 
@@ -18,6 +18,7 @@ from popc_runtime.kernels.core.preparation import from_bfloat16
 
 __all__ = [
     "ONNX",
+    "Given",
     "along_axis",
     "converted",
     "default_domain",
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 ONNX: Final = ""
+# What attributes of an operator that takes the place of another may be; graphs are bodies.
+Given: TypeAlias = "int | float | str | Sequence[int] | onnx.GraphProto"
+
 _NEWEST: Final = 24  # opset that operators of other domains are expressed in
 
 
@@ -127,7 +131,7 @@ def standard_op(
     node: Node,
     op_type: str,
     inputs: Sequence[Tensor | None],
-    attributes: Mapping[str, int | float | str | Sequence[int]] | None = None,
+    attributes: Mapping[str, Given] | None = None,
 ) -> Tensor:
     """The first result of an operator of ai.onnx, imported in place of (a part of) ``node``."""
     return standard_ops(node, op_type, inputs, attributes, outputs=1)[0]
@@ -137,7 +141,7 @@ def standard_ops(
     node: Node,
     op_type: str,
     inputs: Sequence[Tensor | None],
-    attributes: Mapping[str, int | float | str | Sequence[int]] | None = None,
+    attributes: Mapping[str, Given] | None = None,
     *,
     outputs: int,
 ) -> list[Tensor]:
@@ -152,7 +156,7 @@ def standard_values(
     op_type: str,
     inputs: Sequence[Value | None],
     names: Sequence[str],
-    attributes: Mapping[str, int | float | str | Sequence[int]] | None = None,
+    attributes: Mapping[str, Given] | None = None,
 ) -> Sequence[Value | None]:
     """The results ``names`` of an operator of ai.onnx; data may decide their sizes."""
     operands = ["" if value is None else "x" for value in inputs]

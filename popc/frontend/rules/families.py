@@ -200,6 +200,9 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
     "microsoft.crop": {
         "com.microsoft": "CropAndResize",
     },
+    "microsoft.experts": {
+        "com.microsoft": "MoE QMoE",
+    },
     "microsoft.group_query": {
         "com.microsoft": "GroupQueryAttention",
     },
@@ -232,6 +235,11 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
             "QAttention QEmbedLayerNormalization QGemm QLinearAdd QLinearAveragePool "
             "QLinearConcat QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul "
             "QLinearReduceMean QLinearSigmoid QLinearSoftmax QLinearWhere QuantizeLinear"
+        ),
+    },
+    "microsoft.recurrent": {
+        "com.microsoft": (
+            "CausalConvWithState GatedAdd GatedRMSNorm LinearAttention LinearAttentionGate"
         ),
     },
     "ml.features": {

@@ -20,7 +20,7 @@ from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.matmul import KERNELS as PRODUCTS
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "dequantized"]
 
 _WEIGHTS: Final = (1, 2, 3, 4)  # operands
 _STEPS: Final = 127  # from zero to the largest number of a block
@@ -103,15 +103,23 @@ def _dequantized(binding: Binding, work: type) -> Callable[[], Array]:
     blocks = scale.shape[1]
 
     def compute() -> Array:
-        numbers: Array = _unpacked(packed, bits, columns).astype(work)
         places = np.arange(columns) // block if groups is None else groups
         if groups is not None and columns and not 0 <= places.min() <= places.max() < blocks:
             raise IndexError(f"a group index is out of range for {blocks} blocks")
-        numbers -= 1 << (bits - 1) if zero is None else _zeros(zero, bits, blocks)[:, places]
-        numbers *= scale.astype(work)[:, places]
-        return numbers
+        return dequantized(packed, scale, zero, places, bits, work)
 
     return compute
+
+
+def dequantized(
+    packed: Array, scale: Array, zero: Array | None, places: Array, bits: int, work: type
+) -> Array:
+    """The matrix [N, K] as floats of type ``work``; ``places`` are the blocks of its columns."""
+    blocks = scale.shape[1]
+    numbers: Array = _unpacked(packed, bits, len(places)).astype(work)
+    numbers -= 1 << (bits - 1) if zero is None else _zeros(zero, bits, blocks)[:, places]
+    numbers *= scale.astype(work)[:, places]
+    return numbers
 
 
 def _zeros(zero: Array, bits: int, blocks: int) -> Array:

@@ -163,6 +163,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Where",
         "Xor",
     ),
+    "experts": ("ExpertMatMul", "ExpertMatMulNBits"),
     "float8": (
         "CastThenPow2Scale",
         "Pow2ScaleThenCast",
