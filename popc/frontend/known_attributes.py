@@ -137,6 +137,7 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
 _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     "Attention": (*_ATTENTION, "qkv_hidden_sizes"),
     "BiasSoftmax": ("axis", "is_inner_broadcast"),
+    "BranchwiseRMSNorm": ("epsilon", "num_branches"),
     "CDist": ("metric",),
     "CausalConvWithState": ("activation", "channels_last", "dilation", "ndim", "state_window"),
     "CropAndResize": ("extrapolation_value", "mode"),
@@ -146,6 +147,7 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
         "input_forget",
     ),
     "EmbedLayerNormalization": ("epsilon",),
+    "EngramGate": ("epsilon",),
     "FusedConv": ("activation", "activation_params", *_CONV),
     "FusedGemm": (
         "activation", "activation_alpha", "activation_beta", "activation_gamma", "alpha", "beta",
@@ -158,12 +160,20 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     "GroupNorm": _NORM_OF_GROUPS,
     "GroupQueryAttention": (
         "causal", "do_rotary", "kv_num_heads", "local_window_size", "num_heads",
-        "rotary_interleaved", "scale", "smooth_softmax", "softcap",
+        "qk_norm_epsilon", "qk_output", "rotary_interleaved", "scale", "smooth_softmax",
+        "softcap",
     ),
+    "HyperConnectionPostMix": ("num_branches",),
+    "HyperConnectionPreMix": ("num_branches", "reduction_scale"),
     "LinearAttention": ("kv_num_heads", "q_num_heads", "scale", "state_window", "update_rule"),
+    "MRotaryEmbedding": (
+        "interleaved", "mrope_layout", "mrope_section", "num_heads", "rotary_embedding_dim",
+        "scale",
+    ),
     "MatMulNBits": ("K", "N", "accuracy_level", "bits", "block_size"),
     "MoE": _EXPERTS,
     "MultiHeadAttention": ("mask_filter_value", "num_heads", "scale", "unidirectional"),
+    "NGramHashMapping": ("max_ngram_size", "n_head_per_ngram", "pad_id", "reset_on_eos"),
     "NhwcConv": _CONV,
     "NhwcMaxPool": ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides"),
     "Pad": ("mode",),
@@ -186,9 +196,8 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     ),
     "QuantizeLinear": ("axis",),
     "QuickGelu": ("alpha",),
-    "RotaryEmbedding": (
-        "interleaved", "is_packed_batching", "num_heads", "rotary_embedding_dim",
-    ),
+    "RotaryEmbedding": ("interleaved", "num_heads", "rotary_embedding_dim"),
+    "ScaledSiLU": ("alpha",),
     "SkipGroupNorm": _NORM_OF_GROUPS,
     "SkipLayerNormalization": ("epsilon",),
     "SkipSimplifiedLayerNormalization": ("epsilon",),
@@ -230,6 +239,7 @@ _ALL_STEPS: Final = Ignored("old opsets: the model names the results that it use
 _LAYOUT: Final = Ignored("concerns work and memory on the chip, not results")
 _HITS: Final = Ignored("how often nodes were passed in training changes no result")
 _LISTED_HITS: Final = {"nodes_hitrates": _HITS, "nodes_hitrates_as_tensor": _HITS}
+_PACKED: Final = Ignored("each token has its position, whatever sequence it is of")
 _SHARED: Final = Ignored("concerns buffers of the host; popc allocates its own")
 
 IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
@@ -282,8 +292,6 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     (_MICROSOFT, "GroupQueryAttention"): {
         "k_quant_type": Ignored("caches of integers are not supported", "NONE"),
         "kv_cache_bit_width": Ignored("caches of integers are not supported", 0),
-        "qk_norm_epsilon": Ignored("belongs to operands that the rule refuses"),
-        "qk_output": Ignored("results of the scores are not supported", 0),
         "sliding_window_cache": Ignored("caches that are rings are not supported", 0),
         "v_quant_type": Ignored("caches of integers are not supported", "NONE"),
     },
@@ -298,7 +306,11 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
         "accuracy_level": _WIDE,
         "weights_prepacked": Ignored("weights in the order of another runtime are unreadable", -1),
     },
-    (_MICROSOFT, "RotaryEmbedding"): {"scale": Ignored("scaled angles are not supported", 1.0)},
+    (_MICROSOFT, "MRotaryEmbedding"): {"is_packed_batching": _PACKED},
+    (_MICROSOFT, "RotaryEmbedding"): {
+        "is_packed_batching": _PACKED,
+        "scale": Ignored("the kernel of onnxruntime for CPUs does not read it"),
+    },
 }  # fmt: skip
 
 

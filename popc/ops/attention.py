@@ -4,7 +4,8 @@
 
     q [B, H, S, D], k [B, Hk, T, D], v [B, Hk, T, Dv] where Hk divides H: each key head serves
     H / Hk neighbouring query heads; optional mask, bool (visible) or float (added), broadcast to
-    [B, H, S, T]; optional int64 lengths [B]: the number of keys that are not padding.
+    [B, H, S, T]; optional int64 lengths [B]: the number of keys that are not padding; optional
+    sinks [H]: a score of each head that softmax counts, as if it were of one more key, of zeros.
 
 Attributes: scale; causal, left_window, right_window (-1: unbounded): what a query at position
 row + offset may see, where ``offset`` is an attribute, or lengths - S if there are lengths; softcap
@@ -37,6 +38,9 @@ def _attention(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType
     mask = inputs[3] if len(inputs) > 3 else None
     if mask is not None and broadcast_shapes([mask.shape, scores.shape]) != scores.shape:
         raise ModelError(f"the mask {list(mask.shape)} does not broadcast to {list(scores.shape)}")
+    sinks = inputs[5] if len(inputs) > 5 else None
+    if sinks is not None and sinks != q.with_shape((heads,)):
+        raise ModelError(f"sinks are one {q.dtype} for each of {heads} heads, not {sinks}")
     shape = (batch, heads, rows, v.shape[3])
     if integer(attributes, "heads_last", 0):
         shape = (batch, rows, heads, v.shape[3])

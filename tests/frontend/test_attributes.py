@@ -161,7 +161,10 @@ def _node(op_type: str, domain: str = "", output: str = "y", **attributes: Any) 
         (_node("QuickGelu", "com.microsoft", alhpa=2.0), ("alhpa", "'alpha'?")),
         (_node("Gelu", "com.microsoft", alpha=2.0), ("alpha", "has none")),
         (_node("Swish", "ai.graphcore", aplha=2.0), ("aplha", "'alpha'?")),
-        (_node("RotaryEmbedding", "com.microsoft", scale=2.0), ("'scale' must be 1.0",)),
+        (
+            _node("MatMulNBits", "com.microsoft", weight_prepacked=1),
+            ("'weight_prepacked' must be 0",),
+        ),
     ],
     ids=lambda value: value.op_type if isinstance(value, onnx.NodeProto) else "",
 )

@@ -19,6 +19,12 @@ def _attention(b: Backward) -> Sequence[Tensor | None]:
             subject=b.op.settings.origin,
             hint="let the loss depend on the first output of Attention only",
         )
+    if b.optional(5) is not None:
+        raise ModelError(
+            "Attention with sinks has no gradient",
+            subject=b.op.settings.origin,
+            hint="train the model without head_sink and smooth_softmax",
+        )
     operands = [b.input(0), b.input(1), b.input(2), b.optional(3), b.optional(4)]
     wants_mask = int(b.wants(3))
     attributes = {name: value for name, value in b.attributes.items() if name != "scores"}

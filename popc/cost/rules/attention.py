@@ -27,6 +27,9 @@ def _attention(work: Work) -> None:
         work.binary("add", size=scores, dtype=q.dtype)
     parts = _bring_rows_together(work, scores, product)
     softmax_steps(work, scores, groups * rows)
+    if work.has(5):  # one more exponential of each row
+        work.non_linear("exp", size=groups * rows)
+        work.binary("add", size=groups * rows, dtype=q.dtype)
     # Values come with their channels side by side; as second operand they are wanted by key.
     weights = ROWS if parts > 1 else OperandLayout(product.block)
     lie = weights, work.lying(values, last=False)

@@ -195,7 +195,7 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
         ),
     },
     "microsoft.attention": {
-        "com.microsoft": "Attention MultiHeadAttention RotaryEmbedding",
+        "com.microsoft": "Attention MultiHeadAttention",
     },
     "microsoft.crop": {
         "com.microsoft": "CropAndResize",
@@ -240,6 +240,15 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
     "microsoft.recurrent": {
         "com.microsoft": (
             "CausalConvWithState GatedAdd GatedRMSNorm LinearAttention LinearAttentionGate"
+        ),
+    },
+    "microsoft.rotary": {
+        "com.microsoft": "MRotaryEmbedding RotaryEmbedding",
+    },
+    "microsoft.streams": {
+        "com.microsoft": (
+            "BranchwiseRMSNorm EngramGate HyperConnectionPostMix HyperConnectionPreMix "
+            "NGramHashMapping ScaledSiLU"
         ),
     },
     "ml.features": {

@@ -33,11 +33,13 @@ class _Results:
     Attributes:
         out: [B, Hk, G, S, Dv]; any strides.
         scores: [B, Hk, G, S, T]: where to store the product at stage ``mode``, or ``None``.
+        sinks: [Hk, G]: a score more of each head, or ``None``.
     """
 
     out: Array
     scores: Array | None
     mode: int
+    sinks: Array | None
 
 
 def _attention(binding: Binding) -> Calls:
@@ -49,7 +51,9 @@ def _attention(binding: Binding) -> Calls:
     problem, calls = set_up(binding)
     keys = problem.k.shape[2]
     scores = None if mode < 0 else binding.output(1).reshape(*problem.q.shape[:4], keys)
-    results = _Results(problem.by_head(out), scores, mode)
+    sinks = binding.optional(5)
+    sinks = None if sinks is None else sinks.reshape(problem.q.shape[1:3])
+    results = _Results(problem.by_head(out), scores, mode, sinks)
     blocks = list(units(problem))
     count = prod(problem.q.shape[:4]) * keys
     depth = problem.k.shape[3] + problem.v.shape[3]
@@ -104,26 +108,44 @@ def _weighted(
     """Calls for ``out = softmax(scores) @ v``, zero for rows that may see no key."""
     batch, heads, group, rows, keys = scores.shape
     out, v = results.out[unit], problem.v[unit[0], unit[1], :keys]
+    scores, calls = _with_sinks(results, unit, scores, scratch)
+    columns = scores.shape[-1]
     powers = scratch.take(scores.shape, scores.dtype)
     sums = scratch.take((batch, heads, group, rows, 1), scores.dtype)
     result = scratch.take(out.shape, scores.dtype)
     flat = (batch, heads, group * rows)
-    lines = (sums.size, keys, 1)
+    lines = (sums.size, columns, 1)
     dead = problem.mask.dead_of(unit)
-    calls: list[Call] = [
+    calls.append(
         exponentials(
             scores.reshape(lines), powers.reshape(lines), sums.reshape(-1, 1, 1), scratch, zero=True
         )
-    ]
+    )
     if results.mode == 3 and results.scores is not None:
         stored = results.scores[unit]
-        calls.append(partial(np.divide, powers, sums, out=stored, casting="same_kind"))
+        calls.append(partial(np.divide, powers[..., :keys], sums, out=stored, casting="same_kind"))
         calls += _cleared(stored, dead)
+    weights = powers.reshape(*flat, columns)[..., :keys]
     return [
         *calls,
-        partial(np.matmul, powers.reshape(*flat, keys), v, out=result.reshape(*flat, -1)),
+        partial(np.matmul, weights, v, out=result.reshape(*flat, -1)),
         partial(np.divide, result, sums, out=out, casting="same_kind"),
         *_cleared(out, dead),
+    ]
+
+
+def _with_sinks(
+    results: _Results, unit: Unit, scores: Array, scratch: Scratch
+) -> tuple[Array, list[Call]]:
+    """The scores, with the sink of their head behind them if there is one."""
+    if results.sinks is None:
+        return scores, []
+    keys = scores.shape[-1]
+    wide = scratch.take((*scores.shape[:-1], keys + 1), scores.dtype)
+    sinks = results.sinks[unit[1], unit[2], np.newaxis]
+    return wide, [
+        partial(np.copyto, wide[..., :keys], scores),
+        partial(np.copyto, wide[..., keys], sinks),
     ]
 
 

@@ -56,6 +56,14 @@ def _mask(kind: str, shape: tuple[int, ...]) -> Array | None:
     return None
 
 
+def _sinks(kind: str, heads: int) -> Array | None:
+    if kind == "none":
+        return None
+    sinks = 3 * _numbers(2 * heads, seed=4)
+    sinks[::3] = -np.inf  # as if there was none
+    return sinks[::2] if kind == "spread" else sinks[:heads]
+
+
 @settings(
     max_examples=60,
     deadline=None,
@@ -84,6 +92,7 @@ def _mask(kind: str, shape: tuple[int, ...]) -> Array | None:
     ),
     lengths=st.booleans(),
     turned=st.booleans(),
+    sinks=st.sampled_from(["none", "some", "spread"]),
 )
 def test_all_forms(
     library: Library,
@@ -100,6 +109,7 @@ def test_all_forms(
     attributes: dict[str, Any],
     lengths: bool,
     turned: bool,
+    sinks: str,
 ) -> None:
     heads = kv_heads * group
     q = np.moveaxis(_numbers(batch, rows, heads, depth), 2, 1)
@@ -113,7 +123,7 @@ def test_all_forms(
     ends = None
     if lengths:
         ends = np.random.default_rng(5).integers(0, keys + 1, batch)
-    inputs = [q, k, v, _mask(kind, tuple(sizes)), ends]
+    inputs = [q, k, v, _mask(kind, tuple(sizes)), ends, _sinks(sinks, heads)]
     _compare(library, inputs, {"scale": depth**-0.5, **attributes})
 
 
@@ -128,6 +138,14 @@ def test_many_keys(library: Library, keys: int, rows: int, causal: int) -> None:
     attributes = {"scale": 1.0, "causal": causal, "offset": keys - rows}
     _compare(library, [q, k, v], attributes, rtol=2e-4, atol=1e-4)
     _compare(library, [q, -k, v], {**attributes, "heads_last": 1}, rtol=2e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("sink", [-100.0, 0.0, 100.0])
+def test_sinks_of_many_keys(library: Library, sink: float) -> None:
+    q, v = _numbers(1, 2, 3, 24), _numbers(1, 1, 600, 40, seed=2)
+    k = _numbers(1, 1, 600, 24, seed=1) * np.linspace(0, 9, 600, dtype=np.float32)[:, None]
+    sinks = np.array([sink, 1.0], np.float32)
+    _compare(library, [q, k, v, None, None, sinks], {"scale": 1.0}, rtol=2e-4, atol=1e-4)
 
 
 def test_deep_heads(library: Library) -> None:

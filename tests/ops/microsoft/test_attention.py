@@ -235,8 +235,8 @@ def _compare_group_query(inputs: list[Array | None], attributes: dict[str, Any])
 @pytest.mark.parametrize(
     "attributes",
     [{}, {"causal": 0}, {"scale": 0.2}, {"softcap": 0.5}, {"local_window_size": 3},
-     {"do_rotary": 1},
-     {"do_rotary": 1, "rotary_interleaved": 1}],
+     {"smooth_softmax": 1}, {"smooth_softmax": 1, "softcap": 0.5, "local_window_size": 3},
+     {"do_rotary": 1}, {"do_rotary": 1, "rotary_interleaved": 1}],
 )  # fmt: skip
 @pytest.mark.parametrize(
     ("rows", "past", "total", "lengths"),

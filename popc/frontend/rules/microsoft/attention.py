@@ -58,6 +58,7 @@ def attend(
     qkv: Sequence[Tensor],
     bias: Tensor | None,
     lengths: Tensor | None = None,
+    sinks: Tensor | None = None,
     **attributes: float,
 ) -> list[Tensor]:
     """[B, S, N * H] (and the scores, if asked for) of q, k and v with heads split."""
@@ -72,7 +73,8 @@ def attend(
         "scores": -1,
         "heads_last": 1,
     }
-    y, *scores = node.emit_all("Attention", [*qkv, bias, lengths], {**defaults, **attributes})
+    operands = [*qkv, bias, lengths, sinks]
+    y, *scores = node.emit_all("Attention", operands, {**defaults, **attributes})
     return [join_heads(node, y), *scores]
 
 
@@ -260,26 +262,6 @@ def _width(part: Tensor, heads: int) -> int:
 # -- rotary embedding ------------------------------------------------------------------------------
 
 
-def _rotary_embedding(node: Node) -> Tensor:
-    x, positions, cosine = (node.input(index) for index in range(3))
-    if node.integer("is_packed_batching", 0):
-        raise ModelError("packed batches are not supported")
-    size = node.integer("rotary_embedding_dim", 0)
-    heads = node.integer("num_heads", 0)
-    if x.type.rank == 3 and heads == 0:
-        heads = x.type.shape[2] // (2 * cosine.type.shape[1])
-    split = split_heads(node, x, heads)
-    batch, _, rows, _ = split.type.shape
-    if positions.type.size == 1 and (batch, rows) != (1, 1):
-        places = node.constant(node.positions(rows).reshape(1, -1), positions.type.dtype)
-        positions = node.emit("Add", [emit_reshape(node, positions, (1, 1)), places])
-    positions = node.emit("Expand", [positions], {"shape": (batch, rows)})
-    y = rotate(node, split, positions, (cosine, node.input(3)), size)
-    if x.type.rank == 4:
-        return y
-    return join_heads(node, emit_transpose(node, y, (0, 2, 1, 3)))
-
-
 def rotate(
     node: Node, x: Tensor, positions: Tensor, tables: tuple[Tensor, Tensor], size: int = 0
 ) -> Tensor:
@@ -295,6 +277,5 @@ RULES: Final = microsoft_domain(
     {
         "Attention": _attention,
         "MultiHeadAttention": _multi_head_attention,
-        "RotaryEmbedding": _rotary_embedding,
     }
 )

@@ -8,17 +8,19 @@ from typing import Final
 import numpy as np
 
 from popc.frontend.node import Node
+from popc.frontend.rules.common import standard_op
 from popc.frontend.rules.microsoft.attention import attend, rotate, split_heads
 from popc.frontend.rules.microsoft.operators import microsoft_domain
-from popc.frontend.rules.moves import emit_reshape
+from popc.frontend.rules.moves import emit_reshape, emit_slice
 from popc.frontend.values import Value
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
-__all__ = ["RULES", "attended", "lengths_of", "rotated_operands"]
+__all__ = ["RULES", "attended", "lengths_of", "prompt_positions", "rotated_operands"]
 
-_UNSUPPORTED: Final = (11, 12, 13, 14, 15)  # head sink, scales of a quantised cache, norms of q, k
+_UNSUPPORTED: Final = (12, 13)  # operands: scales of a quantised cache
+_STAGES: Final = {1: 2, 2: 3}  # of scores: with their mask, and after softmax
 
 
 def _group_query_attention(node: Node) -> list[Value | None]:
@@ -35,33 +37,76 @@ def _group_query_attention(node: Node) -> list[Value | None]:
     if rows != total:
         count = node.constant(rows, DType.INT64)
         before = emit_reshape(node, node.emit("Sub", [lengths, count]), (batch, 1))
-    q, k = _rotated(node, q, k, before)
+    given = node.optional(9)
+    if given is not None and rows == total:
+        given = prompt_positions(node, given)
+    q, k = _rotated(node, q, k, before, given)
     k, v = (_cached(node, x, node.optional(index), before, total) for index, x in ((3, k), (4, v)))
     padded = rows != total or not node.integer("causal", 1)  # queries do not come before padding
-    y = attended(node, [q, k, v], node.optional(10), lengths if padded else None)
-    return [y, k, v]
+    y, *scores = attended(node, [q, k, v], node.optional(10), lengths if padded else None)
+    return [y, k, v, *(_without_hidden(node, x) for x in scores)]
 
 
-def rotated_operands(node: Node, before: Tensor) -> list[Tensor]:
-    """q [B, N, S, H], k and v [B, Nk, S, H], at their places behind the first ``before`` [B, 1]."""
+def _without_hidden(node: Node, scores: Tensor) -> Tensor:
+    """Scores that are returned: zero where a query sees no key."""
+    hidden = node.emit("IsInf", [scores], {"detect_negative": 1, "detect_positive": 0})
+    return node.emit("Where", [hidden, node.constant(0.0, scores.type.dtype), scores])
+
+
+def prompt_positions(node: Node, positions: Tensor) -> Tensor:
+    """Positions [B, S] of a prompt: the first of all is read, and the others follow it."""
+    first = emit_slice(node, positions, [range(1), range(1)])
+    places = node.constant(node.positions(positions.type.shape[1]).reshape(1, -1))
+    following = node.emit("Add", [first, places])
+    return node.emit("Expand", [following], {"shape": positions.type.shape})
+
+
+def rotated_operands(node: Node, before: Tensor, given: Tensor | None) -> list[Tensor]:
+    """q [B, N, S, H], k and v [B, Nk, S, H], at their places behind the first ``before`` [B, 1].
+
+    Or at those that are ``given``.
+    """
     q, k, v = _projections(node)
-    return [*_rotated(node, q, k, before), v]
+    return [*_rotated(node, q, k, before, given), v]
 
 
 def attended(
     node: Node, qkv: Sequence[Tensor], bias: Tensor | None, lengths: Tensor | None
-) -> Tensor:
-    """[B, S, N * H]; sample b has ``lengths[b]`` keys, and its queries are the last of them."""
+) -> list[Tensor]:
+    """[B, S, N * H]; sample b has ``lengths[b]`` keys, and its queries are the last of them.
+
+    Then the scores, if they are wanted.
+    """
     window = node.integer("local_window_size", -1)
     return attend(
         node,
         qkv,
         bias,
         lengths,
+        _sinks(node, qkv[0]),
         causal=node.integer("causal", 1),
         left_window=window - 1 if window > 0 else -1,
         softcap=node.number("softcap", 0.0),
-    )[0]
+        scores=_stage(node) if node.wants_output(3) else -1,
+    )
+
+
+def _sinks(node: Node, q: Tensor) -> Tensor | None:
+    """A score of each head that softmax counts beside those of keys: given, or 0."""
+    sinks = node.optional(11)
+    if sinks is None and node.integer("smooth_softmax", -1) > 0:
+        heads = node.integer("num_heads")
+        node.require_room(heads)
+        sinks = node.constant(np.zeros(heads), q.type.dtype)
+    return sinks
+
+
+def _stage(node: Node) -> int:
+    """The stage of `popc.ops.attention` whose scores are a result."""
+    stage = node.integer("qk_output", 0)
+    if stage not in _STAGES:
+        raise ModelError(f"qk_output is {stage}, not 1 or 2, but the scores are read")
+    return _STAGES[stage]
 
 
 def lengths_of(node: Node, batch: int) -> Tensor:
@@ -73,24 +118,36 @@ def lengths_of(node: Node, batch: int) -> Tensor:
 def _projections(node: Node) -> list[Tensor]:
     """The operands q [B, N, S, H] and k, v [B, Nk, S, H], or all side by side in operand 0."""
     if any(node.optional(index) is not None for index in _UNSUPPORTED):
-        raise ModelError("a head sink, a quantised cache and normed queries are not supported")
-    if node.integer("smooth_softmax", -1) > 0:
-        raise ModelError("smooth_softmax is not supported")
+        raise ModelError("caches of integers are not supported")
     heads, kv_heads = node.integer("num_heads"), node.integer("kv_num_heads")
     q, k, v = node.input(0), node.optional(1), node.optional(2)
     if k is None or v is None:
         size = q.type.shape[2] // (heads + 2 * kv_heads)
         widths = (heads * size, kv_heads * size, kv_heads * size)
         q, k, v = node.emit_all("Split", [q], {"axis": 2, "split": widths})
-    return [split_heads(node, x, n) for x, n in ((q, heads), (k, kv_heads), (v, kv_heads))]
+    split = [split_heads(node, x, n) for x, n in ((q, heads), (k, kv_heads), (v, kv_heads))]
+    return [_normed(node, split[0], 14), _normed(node, split[1], 15), split[2]]
 
 
-def _rotated(node: Node, q: Tensor, k: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+def _normed(node: Node, x: Tensor, index: int) -> Tensor:
+    """Heads after an RMSNormalization, if there is a weight for it."""
+    weight = node.optional(index)
+    if weight is None:
+        return x
+    attributes = {"epsilon": node.number("qk_norm_epsilon", 1e-6)}
+    return standard_op(node, "RMSNormalization", [x, weight], attributes)
+
+
+def _rotated(
+    node: Node, q: Tensor, k: Tensor, before: Tensor, given: Tensor | None
+) -> tuple[Tensor, Tensor]:
     if not node.integer("do_rotary", 0):
         return q, k
     rows = q.type.shape[2]
-    places = node.emit("Add", [before, node.constant(node.positions(rows).reshape(1, rows))])
-    positions = node.optional(9) or places
+    positions = given
+    if positions is None:
+        places = node.constant(node.positions(rows).reshape(1, rows))
+        positions = node.emit("Add", [before, places])
     tables = (node.input(7), node.input(8))
     return rotate(node, q, positions, tables), rotate(node, k, positions, tables)
 

@@ -75,7 +75,12 @@ def _group_query_attention(node: SizedNode) -> list[Value | None]:
     before = node.emit("Where", [is_prompt, node.int64(0), before])
     seen = node.emit("Where", [is_prompt, node.int64(rows), lengths])
     column = node.emit("Reshape", [before], {"shape": (batch, 1)})
-    q, *new = group_query.rotated_operands(node, column)
+    positions = None
+    if node.optional_value(9) is not None:
+        positions = node.input(9)
+        of_prompt = group_query.prompt_positions(node, positions)
+        positions = node.emit("Where", [is_prompt, of_prompt, positions])
+    q, *new = group_query.rotated_operands(node, column, positions)
     window: AttributeMap = {"axis": KEYS, "mode": "linear"}
     k, v = (
         node.emit("TensorScatter", [cache.padded, x, before], window)
@@ -84,7 +89,9 @@ def _group_query_attention(node: SizedNode) -> list[Value | None]:
     bias = None
     if node.optional_value(10) is not None:
         bias = with_columns(node, node.sized(10), k.type.shape[KEYS])
-    y = group_query.attended(node, [q, k, v], bias, seen)
+    if node.wants_output(3):
+        raise node.refuse("returns scores of keys of which data decides the number")
+    y = group_query.attended(node, [q, k, v], bias, seen)[0]
     return [y, *(_longer(node, x, start, rows) for x, start in zip((k, v), starts, strict=True))]
 
 

@@ -165,7 +165,7 @@ static void weigh(
     const Floats none = all_of(-INFINITY);  // nothing has been visible yet
     const Floats shift = select_of(peak == none, (Floats){0}, peak);
     const Floats factor = exp_of_below(before - shift);
-    Floats total = first ? (Floats){0} : load(panel->totals + at) * factor;
+    Floats total = load(panel->totals + at) * factor;
     store(panel->peaks + at, peak);
     int64_t i = 0;
     for (float *line = scores + at; i < n; i++, line += TILE_COLUMNS) {
@@ -238,6 +238,13 @@ static void open_panel(const Attention *state, Panel *panel, float *own, int64_t
     for (int c = 0; c < TILE_COLUMNS; c++) {
         panel->peaks[c] = -INFINITY;
         panel->totals[c] = 0;
+    }
+    for (int c = 0; state->sinks && c < panel->count; c++) {
+        const int64_t member = (panel->first + c) / state->sizes.rows;
+        const float sink = state->sinks[panel->kv_head * state->sizes.group + member];
+        if (sink == -INFINITY) continue;
+        panel->peaks[c] = sink;
+        panel->totals[c] = 1;
     }
     look(state, panel);
     const int64_t *ks = state->k.strides, *vs = state->v.strides;

@@ -53,8 +53,9 @@ static bool read_state(Attention *state, Params *params) {
     Tensor tensors[6];
     Heads *read[] = {&state->q, &state->k, &state->v, &state->out, &state->mask, &state->scores};
     for (int i = 0; i < 6; i++) *read[i] = next_heads(params, &tensors[i]);
-    const Tensor lengths = maybe_tensor(params);
+    const Tensor lengths = maybe_tensor(params), sinks = maybe_tensor(params);
     state->lengths = (const int64_t *)lengths.data;
+    state->sinks = (const float *)sinks.data;
     state->scale = (float)next_float(params);
     state->softcap = (float)next_float(params);
     state->stage = (Stage)next_int(params);
@@ -65,7 +66,8 @@ static bool read_state(Attention *state, Params *params) {
     state->sizes = head_sizes(tensors, params);
     state->hides = state->mask.data || state->lengths || state->reaches || state->left >= 0;
     return !params->bad && is_position(state->offset) && is_position(state->reach) &&
-           is_position(state->left) && operands_fit(state, tensors, &lengths);
+           is_position(state->left) && operands_fit(state, tensors, &lengths) &&
+           may_hold(&sinks, F32, state->sizes.heads * state->sizes.group);
 }
 
 void *ISA(prepare_attention)(Params *params, Needs *needs) {

@@ -14,6 +14,7 @@ typedef struct {
     HeadSizes sizes;
     Heads q, k, v, out, mask, scores;
     const int64_t *lengths;  // keys of each sample; NULL: all
+    const float *sinks;  // a score of each query head that is counted beside those of keys, or NULL
     float scale, softcap;
     Stage stage;  // of the scores that are stored
     int64_t offset, reach, left;  // what a query sees: from position - left to position + reach

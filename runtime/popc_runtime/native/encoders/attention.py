@@ -15,7 +15,7 @@ __all__ = ["ENCODERS"]
 
 
 def _attention(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
-    """Operands: q, k, v, mask, lengths; results: the attention, and scores if they are wanted."""
+    """Operands: q, k, v, mask, lengths, sinks; results: the attention, and scores if wanted."""
     del numbers
     if not _computable(binding):
         return None
@@ -28,7 +28,12 @@ def _attention(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | N
     heads_first = out.transpose(0, 2, 1, 3) if binding.integer("heads_last", 0) else out
     if mask is not None:
         mask = broadcast_to(mask, (*q.shape[:3], k.shape[2]))
-    operands = (q, k, v, heads_first, mask, None if stage < 0 else binding.output(1), lengths)
+    sinks = binding.optional(5)
+    if sinks is not None:
+        sinks, more = packed(binding, 5)
+        before = (*before, *more)
+    scores = None if stage < 0 else binding.output(1)
+    operands = (q, k, v, heads_first, mask, scores, lengths, sinks)
     words = [word for operand in operands for word in tensor_words(operand)]
     words += [float_word(binding.number("scale")), float_word(binding.number("softcap", 0.0))]
     words += [stage, binding.integer("offset", 0), *_visible(binding)]
