@@ -140,6 +140,9 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     "BranchwiseRMSNorm": ("epsilon", "num_branches"),
     "CDist": ("metric",),
     "CausalConvWithState": ("activation", "channels_last", "dilation", "ndim", "state_window"),
+    "ConvTransposeWithDynamicPads": (
+        "auto_pad", "dilations", "group", "kernel_shape", "output_padding", "strides",
+    ),
     "CropAndResize": ("extrapolation_value", "mode"),
     "DequantizeLinear": ("axis",),
     "DynamicQuantizeLSTM": (
@@ -170,10 +173,13 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
         "interleaved", "mrope_layout", "mrope_section", "num_heads", "rotary_embedding_dim",
         "scale",
     ),
+    "MatMulBnb4": ("K", "N", "block_size", "quant_type", "transB"),
     "MatMulNBits": ("K", "N", "accuracy_level", "bits", "block_size"),
     "MoE": _EXPERTS,
     "MultiHeadAttention": ("mask_filter_value", "num_heads", "scale", "unidirectional"),
+    "MurmurHash3": ("positive", "seed"),
     "NGramHashMapping": ("max_ngram_size", "n_head_per_ngram", "pad_id", "reset_on_eos"),
+    "NGramRepeatBlock": ("ngram_size",),
     "NhwcConv": _CONV,
     "NhwcMaxPool": ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides"),
     "Pad": ("mode",),
@@ -203,6 +209,7 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     "SkipSimplifiedLayerNormalization": ("epsilon",),
     "TransposeMatMul": _FUSED_PRODUCT,
     "Trilu": ("upper",),
+    "UnfoldTensor": ("dim", "size", "step"),
 }  # fmt: skip
 
 _READ_NCHWC: Final[dict[str, tuple[str, ...]]] = {
@@ -297,6 +304,9 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     },
     (_MICROSOFT, "LinearAttention"): {
         "chunk_size": Ignored("how many tokens are computed at once changes no result")
+    },
+    (_MICROSOFT, "MatMulBnb4"): {
+        "training_mode": Ignored("results are the same, and gradients follow from them"),
     },
     (_MICROSOFT, "MatMulNBits"): {
         "weight_prepacked": Ignored("weights in the order of another runtime are unreadable", 0),

@@ -163,7 +163,9 @@ _ROOMS: dict[ModuleType, str] = {
     popc.transforms.batch_serialization.rules: "",
     popc.frontend.rules.onnx: "einsum experimental generate gradient loop scan sequence training",
     popc.frontend.rules.graphcore: "call operators",
-    popc.frontend.rules.microsoft: "crop group_query nchwc operators recurrent rotary streams",
+    popc.frontend.rules.microsoft: (
+        "crop group_query nchwc operators recurrent rotary streams tokens"
+    ),
     popc_runtime.kernels: "",
     popc_runtime.native.encoders: "families",
 }

@@ -207,7 +207,7 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
         "com.microsoft": "GroupQueryAttention",
     },
     "microsoft.nbits": {
-        "com.microsoft": "GatherBlockQuantized MatMulNBits",
+        "com.microsoft": "GatherBlockQuantized MatMulBnb4 MatMulNBits",
     },
     "microsoft.nchwc": {
         "com.microsoft.nchwc": (
@@ -224,9 +224,10 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
     },
     "microsoft.operators": {
         "com.microsoft": (
-            "BiasAdd BiasGelu BiasSoftmax BiasSplitGelu CDist ExpandDims FastGelu FusedConv "
-            "FusedGemm FusedMatMul GatherND Gelu GridSample Inverse NhwcConv NhwcMaxPool Pad "
-            "QuickGelu Range TransposeMatMul Trilu"
+            "BiasAdd BiasGelu BiasSoftmax BiasSplitGelu CDist ConvTransposeWithDynamicPads "
+            "ExpandDims FastGelu FusedConv FusedGemm FusedMatMul GatherND Gelu GridSample Inverse "
+            "MatMulInteger16 NhwcConv NhwcMaxPool Pad QuickGelu Range TransposeMatMul Trilu "
+            "UnfoldTensor"
         ),
     },
     "microsoft.quantize": {
@@ -250,6 +251,9 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
             "BranchwiseRMSNorm EngramGate HyperConnectionPostMix HyperConnectionPreMix "
             "NGramHashMapping ScaledSiLU"
         ),
+    },
+    "microsoft.tokens": {
+        "com.microsoft": "MurmurHash3 NGramRepeatBlock Unique",
     },
     "ml.features": {
         "ai.onnx.ml": (

@@ -37,6 +37,8 @@ WINDOW_ATTRIBUTES: Final = (
     "strides",
 )  # fmt: skip
 
+_TRANSPOSED: Final = ("dilations", "group", "kernel_shape", "output_padding", "strides")
+
 # Attributes of activations: parameters in order, with their defaults
 _ACTIVATIONS: Final[dict[str, Mapping[str, float]]] = {
     "Celu": {"alpha": 1.0},
@@ -250,6 +252,36 @@ def _expand_dims(node: Node) -> Tensor:
     return emit_reshape(node, x, (*x.type.shape[:axis], 1, *x.type.shape[axis:]))
 
 
+def _unfold(node: Node) -> Tensor:
+    """Windows of an axis, side by side; their elements are a new last dimension."""
+    x, size, step = node.input(0), node.integer("size"), node.integer("step", 1)
+    axis = normal_axis(node.integer("dim", -1), x.type.rank)
+    length = x.type.shape[axis]
+    if not 1 <= size <= length or step < 1:
+        raise ModelError(f"windows of {size} in steps of {step} do not fit {length} elements")
+    count = (length - size) // step + 1
+    starts = node.positions(count).reshape(-1, 1) * step
+    node.require_room(count * size)
+    windows = node.emit("Gather", [x, node.constant(starts + node.positions(size))], {"axis": axis})
+    rank = windows.type.rank
+    return emit_transpose(node, windows, (*range(axis + 1), *range(axis + 2, rank), axis + 1))
+
+
+def _conv_transpose(node: Node) -> Tensor:
+    """ConvTranspose whose padding is an operand."""
+    attributes = passed_on(node, (*_TRANSPOSED, "auto_pad"))
+    operands = [node.input(0), node.input(1), node.optional(3)]
+    pads = node.require_known(2, "the padding")
+    attributes["pads"] = [int(pad) for pad in pads.reshape(-1)]
+    return standard_op(node, "ConvTranspose", operands, attributes)
+
+
+def _matmul_words(node: Node) -> Tensor:
+    """The product of integers of 16 bits, in 32."""
+    wide = [node.emit("Cast", [node.input(i)], {"to": DType.INT32.value}) for i in (0, 1)]
+    return node.emit("MatMul", wide)
+
+
 # -- operators that ai.onnx has too ----------------------------------------------------------------
 
 
@@ -271,6 +303,7 @@ RULES: Final = microsoft_domain(
         "BiasSoftmax": _bias_softmax,
         "BiasSplitGelu": _bias_split_gelu,
         "CDist": _distances,
+        "ConvTransposeWithDynamicPads": _conv_transpose,
         "ExpandDims": _expand_dims,
         "FastGelu": _fast_gelu,
         "FusedConv": fused_conv,
@@ -280,6 +313,7 @@ RULES: Final = microsoft_domain(
         "Gelu": _gelu,
         "GridSample": as_standard("align_corners", "mode", "padding_mode"),
         "Inverse": same_op,
+        "MatMulInteger16": _matmul_words,
         "NhwcConv": _nhwc_conv,
         "NhwcMaxPool": _nhwc_max_pool,
         "Pad": as_standard("mode"),
@@ -287,5 +321,6 @@ RULES: Final = microsoft_domain(
         "Range": as_standard(),
         "TransposeMatMul": _fused_matmul,
         "Trilu": as_standard("upper"),
+        "UnfoldTensor": _unfold,
     }
 )
