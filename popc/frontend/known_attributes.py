@@ -144,6 +144,9 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
         "auto_pad", "dilations", "group", "kernel_shape", "output_padding", "strides",
     ),
     "CropAndResize": ("extrapolation_value", "mode"),
+    "DecoderMaskedMultiHeadAttention": (
+        "mask_filter_value", "num_heads", "past_present_share_buffer", "scale",
+    ),
     "DequantizeLinear": ("axis",),
     "DynamicQuantizeLSTM": (
         "activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size",
@@ -292,6 +295,9 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     (_MICROSOFT, "Attention"): {
         "past_present_share_buffer": _SHARED,
         "rotary_embedding_dim": Ignored("belongs to do_rotary, which the rule refuses"),
+    },
+    (_MICROSOFT, "DecoderMaskedMultiHeadAttention"): {
+        "output_qk": Ignored("scores are computed if the model names them"),
     },
     (_MICROSOFT, "EmbedLayerNormalization"): {
         "mask_index_type": Ignored("the result is how many elements of the mask are set, always")

@@ -195,7 +195,10 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
         ),
     },
     "microsoft.attention": {
-        "com.microsoft": "Attention MultiHeadAttention",
+        "com.microsoft": "Attention",
+    },
+    "microsoft.buffers": {
+        "com.microsoft": "DecoderMaskedMultiHeadAttention MultiHeadAttention",
     },
     "microsoft.crop": {
         "com.microsoft": "CropAndResize",

@@ -24,6 +24,7 @@ __all__ = [
     "attend_packed",
     "half",
     "join_heads",
+    "multi_head_attention",
     "packed_heads",
     "packed_projection",
     "projected_heads",
@@ -31,6 +32,7 @@ __all__ = [
     "score_bias",
     "split_heads",
     "stacked",
+    "with_bias",
 ]
 
 _MASKED: Final = -10000.0  # added to the scores of masked keys unless the node says otherwise
@@ -199,7 +201,7 @@ def stacked(node: Node, parts: Sequence[Tensor]) -> Tensor:
 # -- MultiHeadAttention ----------------------------------------------------------------------------
 
 
-def _multi_head_attention(node: Node) -> list[Value | None]:
+def multi_head_attention(node: Node) -> list[Value | None]:
     """Operands are projected already; 3-D or with heads split, or packed."""
     q, k, v = projected_heads(node)
     offset = 0
@@ -217,9 +219,10 @@ def _multi_head_attention(node: Node) -> list[Value | None]:
 def projected_heads(node: Node) -> list[Tensor]:
     """q, k and v of MultiHeadAttention with their heads split."""
     if node.optional(8) is not None or node.optional(9) is not None:
-        raise ModelError("past_sequence_length and cache_indirection are not supported")
+        raise ModelError("the length of the past is given for buffers of a known size only")
     heads = node.integer("num_heads")
-    return [split_heads(node, x, heads) for x in _with_bias(node, _unpacked(node))]
+    parts = with_bias(node, _unpacked(node), node.optional(3))
+    return [split_heads(node, x, heads) for x in parts]
 
 
 def _unpacked(node: Node) -> list[Tensor]:
@@ -241,9 +244,8 @@ def _unstacked(node: Node, packed: Tensor) -> list[Tensor]:
     return [emit_reshape(node, part, (batch, rows, heads * size)) for part in parts]
 
 
-def _with_bias(node: Node, parts: list[Tensor]) -> list[Tensor]:
+def with_bias(node: Node, parts: list[Tensor], bias: Tensor | None) -> list[Tensor]:
     """Each of q, k and v plus its share of the bias, where it has 3 dimensions."""
-    bias = node.optional(3)
     if bias is None:
         return parts
     heads = node.integer("num_heads")
@@ -273,9 +275,4 @@ def rotate(
     return standard_op(node, "RotaryEmbedding", [x, *tables, positions], attributes)
 
 
-RULES: Final = microsoft_domain(
-    {
-        "Attention": _attention,
-        "MultiHeadAttention": _multi_head_attention,
-    }
-)
+RULES: Final = microsoft_domain({"Attention": _attention})
