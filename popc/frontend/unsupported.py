@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import onnx
 
@@ -24,9 +24,30 @@ from popc.frontend.walk import all_nodes, nested_graphs, node_name
 from popc.frontend.words import takes_strings
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["UnsupportedOp", "find_unsupported", "is_importable"]
+__all__ = ["REFUSED", "UnsupportedOp", "find_unsupported", "is_importable"]
 
 _A = onnx.AttributeProto
+
+# Operators that onnxruntime has and popc does not, and why.
+REFUSED: Final = {
+    **dict.fromkeys(
+        ("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"),
+        "it searches with a decoder that is one of its attributes: compile the decoder as a "
+        "model that keeps its caches, and search in the program that runs it",
+    ),
+    **dict.fromkeys(
+        ("BifurcationDetector", "DynamicTimeWarping"),
+        "data decides the size of its result, step by step: compute it on the host",
+    ),
+    "AttnLSTM": "popc has no recurrent layer with attention inside",
+    "MatMulFpQ4": "its weights are in an order that onnxruntime keeps to itself",
+    "MaxpoolWithMask": "onnxruntime says of it that it is for internal use",
+    "SparseAttention": "popc has no attention of which data decides the blocks",
+    "SparseToDenseMatMul": "popc has no sparse tensors",
+    "Tokenizer": "it takes strings apart: give the model tokens",
+    "VarlenNGramHashMapping": "sequences of several lengths that lie side by side are not known",
+    "WordConvEmbedding": "popc has no embedding of words by their letters",
+}
 _ELEMENT_TYPE = "element type"
 _STRING = dtype_name(onnx.TensorProto.STRING)
 _ATTRIBUTE = "attribute"
@@ -55,7 +76,7 @@ class UnsupportedOp:
     @property
     def problem(self) -> str:
         """The operator, and what is wrong with its nodes if popc knows it."""
-        if self.reason.startswith(_ATTRIBUTE):
+        if self.reason.startswith(_ATTRIBUTE) or self.reason == REFUSED.get(self.op_type):
             return f"{self.operator}: {self.reason}"
         return self.operator
 
@@ -141,6 +162,8 @@ def _why_missing(domain: str, op_type: str) -> str:
         return f"the operator exists from opset {min(since)} on"
     if not schemas and not any(known == domain for known, _ in RULES):
         return "popc does not support this domain"
+    if domain == "com.microsoft" and op_type in REFUSED:
+        return REFUSED[op_type]
     names = {schema.name for schema in schemas} | {op for known, op in RULES if known == domain}
     return f"there is no such operator{did_you_mean(op_type, sorted(names))}"
 

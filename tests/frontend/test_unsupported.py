@@ -3,6 +3,7 @@ from __future__ import annotations
 import onnx
 import pytest
 from onnx import TensorProto, helper, parser
+from onnxruntime.capi import onnxruntime_pybind11_state
 
 from popc.frontend import describe_model, find_unsupported, load_model, unsupported
 from popc.frontend.rules import RULES
@@ -129,3 +130,25 @@ def test_weights_of_any_type_have_a_size() -> None:
         ]
     )
     assert describe_model(load_model(model))["weight_bytes"] == 2 + 0 + 48
+
+
+def test_what_onnxruntime_computes_on_cpus_is_known_or_refused_for_a_reason() -> None:
+    domain = "com.microsoft"
+    kernels = {
+        kernel.op_name
+        for kernel in onnxruntime_pybind11_state.get_all_opkernel_def()
+        if kernel.provider == "CPUExecutionProvider" and kernel.domain == domain
+    }
+    known = {op_type for place, op_type in RULES if place == domain}
+    assert kernels - known == set(unsupported.REFUSED)
+    assert len(kernels) == 82  # as README says, and how many popc knows in all
+    assert (len(known), len(unsupported.REFUSED)) == (75, 14)
+
+
+def test_an_operator_of_onnxruntime_is_refused_for_a_reason() -> None:
+    head = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>'
+    model = parser.parse_model(
+        head + "g (float[N] x) => (float[N] y) { y = com.microsoft.GreedySearch (x) }"
+    )
+    (found,) = find_unsupported(load_model(model))
+    assert "it searches with a decoder that is one of its attributes" in found.problem

@@ -229,8 +229,8 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
         "com.microsoft": (
             "BiasAdd BiasGelu BiasSoftmax BiasSplitGelu CDist ConvTransposeWithDynamicPads "
             "ExpandDims FastGelu FusedConv FusedGemm FusedMatMul GatherND Gelu GridSample Inverse "
-            "MatMulInteger16 NhwcConv NhwcMaxPool Pad QuickGelu Range TransposeMatMul Trilu "
-            "UnfoldTensor"
+            "MatMulInteger16 NhwcConv NhwcMaxPool Pad QuickGelu Range SampleOp "
+            "TransposeMatMul Trilu UnfoldTensor"
         ),
     },
     "microsoft.quantize": {

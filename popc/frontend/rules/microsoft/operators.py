@@ -267,6 +267,10 @@ def _unfold(node: Node) -> Tensor:
     return emit_transpose(node, windows, (*range(axis + 1), *range(axis + 2, rank), axis + 1))
 
 
+def _echo(node: Node) -> Tensor:
+    return node.input(0)
+
+
 def _conv_transpose(node: Node) -> Tensor:
     """ConvTranspose whose padding is an operand."""
     attributes = passed_on(node, (*_TRANSPOSED, "auto_pad"))
@@ -319,6 +323,7 @@ RULES: Final = microsoft_domain(
         "Pad": as_standard("mode"),
         "QuickGelu": _quick_gelu,
         "Range": as_standard(),
+        "SampleOp": _echo,
         "TransposeMatMul": _fused_matmul,
         "Trilu": as_standard("upper"),
         "UnfoldTensor": _unfold,
