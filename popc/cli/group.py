@@ -8,6 +8,7 @@ from importlib import import_module
 import click
 
 from popc.cli.verbs import GROUPS, VERBS
+from popc.collector import importing
 
 __all__ = ["LazyGroup"]
 
@@ -34,7 +35,9 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in VERBS:
             return None
-        module = import_module(f"popc.cli.verbs.{cmd_name}")
+        name = f"popc.cli.verbs.{cmd_name}"
+        with importing(name):
+            module = import_module(name)
         command: click.Command = module.command
         return command
 

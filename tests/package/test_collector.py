@@ -82,3 +82,29 @@ print(meanwhile)
         [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
     )
     assert done.stdout.strip() == (said or "20")
+
+
+_VERB = f"""
+import os, sys
+from importlib.abc import MetaPathFinder
+
+
+class Watching(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "numpy":
+            print(os.environ.get({_VARIABLE!r}))
+
+
+from popc.cli.root import run
+assert "numpy" not in sys.modules
+sys.meta_path.insert(0, Watching())
+run(["compile", "--help"])
+"""
+
+
+def test_the_patience_of_threads_is_set_while_a_verb_imports_numpy() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != _VARIABLE}
+    done = subprocess.run(
+        [sys.executable, "-c", _VERB], env=environment, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[0] == "20"
