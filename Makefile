@@ -13,7 +13,7 @@ POPART_TESTS ?=
 MINUTES ?= 10
 FUZZ := build/fuzz
 
-.PHONY: fuzz release sanitizers help setup demo train-demo test test-all test-serve test-ray conformance oracles popart-extensions popart-tests gradients docs native bench lint format wheels clean
+.PHONY: fuzz release sanitizers help setup demo train-demo test test-all test-serve test-ray conformance oracles popart-extensions popart-tests gradients docs native operators bench lint format wheels clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -124,6 +124,9 @@ docs: $(VENV)/.ready  ## make options.md, dialects.md, patterns.md, popart.md an
 
 native: $(VENV)/.test  ## make docs/inside/native-instructions.md anew: which instructions run natively
 	$(BIN)/python -m tools.native_page > docs/inside/native-instructions.md
+
+operators: $(VENV)/.ready  ## make popc/frontend/operators.txt anew, of what onnx knows about operators
+	$(BIN)/python -m tools.operators_table > popc/frontend/operators.txt
 
 bench: $(VENV)/.test  ## measure speed, start-up, compile time and size beside onnxruntime
 	$(BIN)/python -m benchmarks

@@ -17,7 +17,7 @@ from popc_runtime.ground.hints import Final
 __all__ = ["build_id"]
 
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_SOURCES: Final = (".py", ".toml")
+_SOURCES: Final = (".py", ".toml", ".txt")
 
 
 @cache

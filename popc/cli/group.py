@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -25,9 +24,11 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that ``args`` begin with; proposes the nearest one if there is none."""
-        near = get_close_matches(args[0], VERBS, 1)
-        if near and args[0] not in VERBS:
-            ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]}?")
+        if args[0] not in VERBS:
+            from difflib import get_close_matches  # slow to import
+
+            for near in get_close_matches(args[0], VERBS, 1):
+                ctx.fail(f"No such command {args[0]!r}; did you mean {near}?")
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -1,5 +1,7 @@
 """ONNX file -> graph.  The only importer of onnx."""
 
+from typing import TYPE_CHECKING
+
 from popc.frontend.annotations import Annotations
 from popc.frontend.bindings import Bindings, TrainingBindings, bound_values
 from popc.frontend.budget import ImportLimits
@@ -12,7 +14,6 @@ from popc.frontend.given import (
     given_shapes,
     given_values,
 )
-from popc.frontend.growing import GrowingModel, InferredType
 from popc.frontend.inference import evaluation_model, for_inference
 from popc.frontend.kept import first_values
 from popc.frontend.load import LoadedModel, ModelSource, expose_tensors, load_model
@@ -25,6 +26,10 @@ from popc.frontend.unsupported import UnsupportedOp, find_unsupported, is_import
 from popc.frontend.walk import find_attribute, nested_graphs, number_of
 from popc.frontend.weights import fill_weights, read_weights, stored_values, strip_weights
 from popc.frontend.words import TensorLabels
+from popc_runtime.ground.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from popc.frontend.growing import GrowingModel, InferredType
 
 __all__ = [
     "Annotations",
@@ -66,3 +71,12 @@ __all__ = [
     "tensor_of_file",
     "with_unsigned_weights",
 ]
+
+# Only who builds a model op by op needs all of the package onnx.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "GrowingModel": "popc.frontend.growing",
+        "InferredType": "popc.frontend.growing",
+    },
+)

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import onnx
-from onnx import helper
-
+from popc.frontend import messages as onnx
 from popc.frontend.names import did_you_mean
 from popc.frontend.output_type import SUMS_OF_PRODUCTS
 from popc.ir import Op, OpSettings, ProductCut
@@ -146,11 +144,12 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
         *(_MODE, _FACTOR, _PRECISION, _LOOKUP_FACTOR, _NAMES, _PRIORITIES),
         *(_MEMORY, _EXCLUDED),
     )
-    return {
-        attribute.name: helper.get_attribute_value(attribute)
-        for attribute in node.attribute
-        if attribute.name in wanted
-    }
+    found = [attribute for attribute in node.attribute if attribute.name in wanted]
+    if not found:
+        return {}
+    from onnx import helper
+
+    return {attribute.name: helper.get_attribute_value(attribute) for attribute in found}
 
 
 def _numbers(value: object) -> Sequence[Any]:

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import onnx
-from onnx import helper
-
+from popc.frontend import messages as onnx
 from popc.frontend.annotated_ops import annotation_problems, operators_meant, with_annotations
 from popc.frontend.names import did_you_mean, listed, shown
 from popc.frontend.walk import all_nodes, attributed_nodes, node_name
@@ -176,6 +174,8 @@ def _selects(rule: Rule, node: onnx.NodeProto) -> bool:
 
 
 def _annotate(node: onnx.NodeProto, rule: Rule) -> None:
+    from onnx import helper
+
     for name, value in rule.settings:
         if node.op_type not in (operators_meant(name) or (node.op_type,)):
             continue  # of all nodes that fit the selectors, others are meant

@@ -1,13 +1,12 @@
-"""ONNX attributes as Python values, with the schema's defaults filled in."""
+"""ONNX attributes as Python values, with the standard's defaults filled in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Final
 
-import onnx
-
+from popc.frontend import messages as onnx
+from popc.frontend.definitions import find_definition
 from popc.frontend.tensors import decode_sparse_tensor, decode_tensor
 from popc.frontend.values import ConstantText, OnnxAttribute
 from popc_runtime.errors import ModelError
@@ -20,8 +19,9 @@ _A: Final = onnx.AttributeProto
 def decode_attributes(
     proto: onnx.NodeProto, domain: str, version: int, base_dir: str
 ) -> Mapping[str, OnnxAttribute]:
-    """The attributes of a node by name; absent ones have the default of the operator's schema."""
-    defaults = _schema_defaults(proto.op_type, domain, version)
+    """The attributes of a node by name; absent ones have the default that the standard gives."""
+    definition = find_definition(proto.op_type, domain, version)
+    defaults = {} if definition is None else definition.defaults
     if not proto.attribute:
         return defaults
     attributes = dict(defaults)
@@ -29,19 +29,6 @@ def decode_attributes(
         if not attribute.ref_attr_name:
             attributes[attribute.name] = _decode(attribute, base_dir)
     return attributes
-
-
-@cache
-def _schema_defaults(op_type: str, domain: str, version: int) -> Mapping[str, OnnxAttribute]:
-    try:
-        schema = onnx.defs.get_schema(op_type, version, domain)
-    except onnx.defs.SchemaError:
-        return {}
-    return {
-        name: _decode(attribute.default_value, "")
-        for name, attribute in schema.attributes.items()
-        if attribute.default_value.type != _A.UNDEFINED
-    }
 
 
 def _decode(attribute: onnx.AttributeProto, base_dir: str) -> OnnxAttribute:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.annotations import Annotations
 from popc.frontend.bound_values import BoundValue, as_array, chosen, converted, element_type
 from popc.frontend.budget import ImportLimits

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
-import onnx
 
+from popc.frontend import messages as onnx
 from popc.frontend.tensors import dtype_from_onnx
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import field
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.budget import ImportBudget
 from popc.frontend.functions import FunctionTable
 from popc.frontend.known import KnownValues

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import file_digest, sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Final
 
-import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from popc.frontend import messages as onnx
 from popc.frontend.hosts import ForeignModel
 from popc.printable import printable
 from popc.progress import UNWATCHED, Stage, Watch
@@ -76,6 +74,8 @@ class Converter:
         return result
 
     def _make(self, model: ForeignModel, result: Path, digest: str) -> None:
+        from tempfile import TemporaryDirectory  # slow to import
+
         result.parent.mkdir(parents=True, exist_ok=True)
         with (
             self.watch.stage(Stage.CONVERT) as made,
@@ -92,6 +92,8 @@ class Converter:
 
     def _run(self, model: ForeignModel, draft: Path) -> deque[str]:
         """The last lines of the converter, which has written ``draft``."""
+        import subprocess
+
         program, target = (os.path.abspath(path) for path in (model.program, draft))  # noqa: PTH100
         command = [self.python, "-I", "-u", str(_SCRIPT), model.kind, program, target]
         try:
@@ -169,7 +171,7 @@ def _is_made_of(result: Path, digest: str) -> bool:
         return False
     found = ""
     with suppress(DecodeError, IsADirectoryError):
-        model = onnx.load(result, load_external_data=False)
+        model = onnx.ModelProto.FromString(result.read_bytes())
         found = next((item.value for item in model.metadata_props if item.key == _SOURCE), "")
     if not found:
         raise UsageError(

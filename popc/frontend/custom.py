@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.walk import number_of
 from popc_runtime.custom import CustomOperator, find_operator
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.tensors import dtype_name
 from popc.ir import Graph
 from popc_runtime.errors import UsageError

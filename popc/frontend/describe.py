@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.load import LoadedModel
 from popc.frontend.names import shown
 from popc.frontend.tensors import dtype_name

@@ -14,9 +14,9 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import numpy as np
-import onnx
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 
+from popc.frontend import messages as onnx
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
 

@@ -17,9 +17,7 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-import onnx
-from onnx import helper, numpy_helper
-
+from popc.frontend import messages as onnx
 from popc.frontend.load import LoadedModel
 from popc.frontend.tensors import decode_tensor
 from popc.frontend.walk import all_nodes, graphs_inside, node_name, number_of
@@ -210,6 +208,8 @@ def _put_in_order(reader: _Reader, size: int) -> None:
     Where tensors are put into blocks, attribute ``block_size`` says what their channels are filled
     up to a multiple of.
     """
+    from onnx import helper, numpy_helper
+
     found = {filters.tensor.name: filters for filters in reader.filters}
     for name, filters in found.items():
         ordered = numpy_helper.from_array(filters.in_order(size, reader.base_dir), name)

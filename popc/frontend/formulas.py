@@ -15,8 +15,8 @@ from math import isfinite, sqrt
 from typing import Final, TypeAlias
 
 import numpy as np
-import onnx
 
+from popc.frontend import messages as onnx
 from popc.frontend.names import listed, shown
 from popc.frontend.tensors import decode_tensor, is_supported
 from popc.frontend.walk import all_nodes

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.names import default_domain_name
 from popc.frontend.tensors import onnx_type_of
 from popc.frontend.values import SequenceValue, Value
@@ -106,9 +105,11 @@ def find_schema(op_type: str, domain: str, version: int) -> Any:
 
     Its type stubs lack what is needed of it, hence Any.
     """
+    from onnx import defs
+
     try:
-        return onnx.defs.get_schema(op_type, version, domain)
-    except onnx.defs.SchemaError:
+        return defs.get_schema(op_type, version, domain)
+    except defs.SchemaError:
         return None
 
 
@@ -146,11 +147,13 @@ def _context_dependent(
 
 
 def _type_proto(value: Value | None) -> onnx.TypeProto:
+    from onnx import helper
+
     if isinstance(value, Tensor):
         number = onnx_type_of(value.type.dtype)
-        return onnx.helper.make_tensor_type_proto(number, value.type.shape)
+        return helper.make_tensor_type_proto(number, value.type.shape)
     if isinstance(value, SequenceValue) and value.items:
-        return onnx.helper.make_sequence_type_proto(_type_proto(value.items[0]))
+        return helper.make_sequence_type_proto(_type_proto(value.items[0]))
     return onnx.TypeProto()
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.load import LoadedModel
 from popc.frontend.walk import graphs_inside, reads
 
@@ -60,9 +59,11 @@ def _changed(node: onnx.NodeProto, read: set[str]) -> Iterator[onnx.NodeProto]:
         for attribute in node.attribute:
             if attribute.name in ("training_mode", "is_test"):
                 attribute.i = int(attribute.name == "is_test")
+        from onnx import helper
+
         left = list(node.output[1:])
         del node.output[1:]
         for index, name in enumerate(left):
             if name in read:
                 source = node.input[_VARIANCE if index % 2 else _MEAN]
-                yield onnx.helper.make_node("Identity", [source], [name])
+                yield helper.make_node("Identity", [source], [name])

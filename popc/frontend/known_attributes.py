@@ -1,6 +1,6 @@
 """The attributes that a node may have: those that rules read, and those that need no reading.
 
-Operators with a schema in onnx have the attributes of that schema, in the version that the model
+Operators of the standard have the attributes of their definition, in the version that the model
 imports.  For the others, rules see what stands here and nothing else: `Node` hides the rest from
 them, so that what is missing here is refused, never swallowed.
 """
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.custom import custom_operator
-from popc.frontend.functions import FunctionTable, find_schema
+from popc.frontend.definitions import find_definition
+from popc.frontend.functions import FunctionTable
 from popc.frontend.names import default_domain_name, did_you_mean, operator_name, shown
 from popc.frontend.problems import Problems
 from popc.frontend.walk import node_name
@@ -229,7 +229,7 @@ _READ_NCHWC: Final[dict[str, tuple[str, ...]]] = {
     "Upsample": ("coordinate_transformation_mode", "mode", "scales"),
 }  # fmt: skip
 
-# What rules read of operators that onnx has no schema of; those that are missing have none.
+# What rules read of operators that the standard does not define; those that are missing have none.
 READ: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "": {"SimplifiedLayerNormalization": ("axis", "epsilon")},
     _GRAPHCORE: _READ_GRAPHCORE,
@@ -380,16 +380,18 @@ def _known(domain: str, op_type: str, version: int) -> frozenset[str] | None:
     own = READ.get(domain, {}).get(op_type)
     if own is not None:
         return frozenset(own)
-    schema = find_schema(op_type, domain, version)
-    if schema is not None:
-        return frozenset(schema.attributes)
+    definition = find_definition(op_type, domain, version)
+    if definition is not None:
+        return definition.attributes
     return frozenset() if domain in (_GRAPHCORE, _MICROSOFT) else None
 
 
 def _refusals(attribute: onnx.AttributeProto, ignored: Ignored) -> Iterator[str]:
     if ignored.only is None or attribute.ref_attr_name:
         return
-    value: Any = onnx.helper.get_attribute_value(attribute)
+    from onnx import helper
+
+    value: Any = helper.get_attribute_value(attribute)
     value = value.decode(errors="replace") if isinstance(value, bytes) else value
     if value != ignored.only:
         yield f"attribute {attribute.name!r} must be {ignored.only!r} ({ignored.why})"

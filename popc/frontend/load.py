@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
 from popc.folders import model_file
+from popc.frontend import messages as onnx
 from popc.frontend.conversion import NO_CONVERTER, Converter
 from popc.frontend.declared import symbol_of
 from popc.frontend.external import external_files
@@ -205,7 +205,7 @@ def _checked(proto: onnx.ModelProto, digest: str, base_dir: str, *, owned: bool)
     if not owned:
         proto, given = onnx.ModelProto(), proto
         proto.CopyFrom(given)
-    proto.opset_import.append(onnx.helper.make_opsetid("", opset))
+    proto.opset_import.add(domain="", version=opset)
     note = (
         f"the model does not say which opset of ai.onnx its nodes belong to: {opset} is assumed, "
         f"the newest of IR version {proto.ir_version}"

@@ -7,8 +7,7 @@ from dataclasses import field
 from functools import partial
 from typing import Self
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.annotations import useless_annotations
 from popc.frontend.bindings import (
     Bindings,

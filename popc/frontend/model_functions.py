@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from onnx import helper
-
+from popc.frontend import messages as onnx
 from popc.frontend.context import ImportContext
 from popc.frontend.functions import FunctionBody
 from popc.frontend.importer import GraphImporter
@@ -57,7 +56,7 @@ class ModelFunctions:
         assert self.context is not None, "there are functions"
         importer = GraphImporter(self.context(), graph, dict(self.opsets))
         before = len(graph)
-        call = helper.make_node(body.proto.name, [], [], domain=body.proto.domain)
+        call = onnx.NodeProto(op_type=body.proto.name, domain=body.proto.domain)
         (result,) = importer.expand(body, inputs, call)
         importer.context.problems.raise_if_any()
         if not isinstance(result, Tensor):

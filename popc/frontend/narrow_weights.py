@@ -13,9 +13,8 @@ from math import prod
 from typing import Final
 
 import numpy as np
-import onnx
-from onnx import TensorProto, numpy_helper
 
+from popc.frontend import messages as onnx
 from popc.frontend.external import external_array
 from popc.frontend.load import LoadedModel
 from popc.frontend.names import default_domain_name
@@ -26,12 +25,12 @@ from popc_runtime.format import Array
 __all__ = ["with_narrow_weights_as_bytes"]
 
 _BITS: Final[dict[int, int]] = {
-    TensorProto.INT2: 2,
-    TensorProto.UINT2: 2,
-    TensorProto.INT4: 4,
-    TensorProto.UINT4: 4,
+    onnx.TensorProto.INT2: 2,
+    onnx.TensorProto.UINT2: 2,
+    onnx.TensorProto.INT4: 4,
+    onnx.TensorProto.UINT4: 4,
 }
-_SIGNED: Final[frozenset[int]] = frozenset({TensorProto.INT2, TensorProto.INT4})
+_SIGNED: Final[frozenset[int]] = frozenset({onnx.TensorProto.INT2, onnx.TensorProto.INT4})
 
 # Places of operands that may as well be bytes, by operator.
 _READ: Final = {
@@ -58,6 +57,8 @@ def with_narrow_weights_as_bytes(model: LoadedModel) -> LoadedModel:
     }
     if not found:
         return model
+    from onnx import numpy_helper
+
     chosen = _readable_as_bytes(proto.graph, found)
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
@@ -67,7 +68,7 @@ def with_narrow_weights_as_bytes(model: LoadedModel) -> LoadedModel:
                 tensor.CopyFrom(numpy_helper.from_array(_bytes_of(tensor, model), tensor.name))
         for info in graph.value_info:
             if info.name in chosen and info.type.tensor_type.elem_type in _BITS:
-                info.type.tensor_type.elem_type = TensorProto.INT8
+                info.type.tensor_type.elem_type = onnx.TensorProto.INT8
     return replace(model, proto=copy)
 
 
@@ -117,7 +118,7 @@ def _bytes_of(tensor: onnx.TensorProto, model: LoadedModel) -> Array:
     count = prod(shape)
     each = 8 // bits
     size = -(-count // each)
-    if tensor.data_location == TensorProto.EXTERNAL:
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
         flat = onnx.TensorProto()
         flat.CopyFrom(tensor)
         flat.dims[:] = [size]

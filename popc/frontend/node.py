@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from popc.frontend.known_attributes import may_read
 from popc.frontend.open_graph import OpenGraph
@@ -26,6 +25,9 @@ from popc.ops.build import build
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attributes, DType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["ImportRule", "Node", "RuleResult"]
 

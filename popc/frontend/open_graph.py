@@ -13,8 +13,8 @@ from math import prod
 from typing import Final, TypeAlias
 
 import numpy as np
-import onnx
 
+from popc.frontend import messages as onnx
 from popc.frontend.context import ImportContext
 from popc.frontend.functions import FunctionBody
 from popc.frontend.tensors import decode_sparse_tensor, decode_tensor, dtype_name, is_supported

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.values import Value
 from popc.frontend.walk import find_attribute
 from popc.ir import Graph, Tensor

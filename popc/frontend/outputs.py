@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.bindings import Bindings
 from popc.frontend.names import listed
 from popc.frontend.sizes import SizeTable

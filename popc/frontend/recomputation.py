@@ -10,8 +10,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.names import did_you_mean, shown
 from popc.frontend.values import Value
 from popc.frontend.walk import all_nodes, node_name, number_of

@@ -1,6 +1,6 @@
 """Checks of a node's operands against the operator's definition: number and element types.
 
-Checking here, against ONNX's own schemas, is what lets import rules rely on both.
+Checking here, against ONNX's own definitions, is what lets import rules rely on both.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from dataclasses import field
 from functools import cache
 from typing import Final
 
-import onnx
-
-from popc.frontend.functions import find_schema
+from popc.frontend.definitions import Presence, find_definition, newest
 from popc.frontend.values import Value
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
@@ -21,15 +19,10 @@ from popc_runtime.ground.frozen import frozen
 
 __all__ = ["check_signature"]
 
-_VARIADIC: Final = onnx.defs.OpSchema.FormalParameterOption.Variadic
-_SINGLE: Final = onnx.defs.OpSchema.FormalParameterOption.Single
 _OLDEST_CHECKED: Final = 7  # opset; what exporters wrote for older ones goes beyond the definitions
 _EIGHT_BITS: Final = ("Conv", "MatMul")  # PopART's products have operands that ONNX's do not
 # Inputs that Resize-11 demands although sizes take their place: PopART's builder leaves them out.
 _IN_PLACE_OF: Final = frozenset([("Resize", "scales")])
-_NAMES: Final = {"tensor(float)": DType.FLOAT32, "tensor(double)": DType.FLOAT64} | {
-    f"tensor({dtype.value})": dtype for dtype in DType
-}
 
 
 @frozen
@@ -64,7 +57,7 @@ def check_signature(
 ) -> None:
     """Refuse operands that the operator does not take.
 
-    Operators without a schema take anything; so do those of opsets before 7, whose definitions
+    Operators without a definition take anything; so do those of opsets before 7, whose definitions
     were narrower than what exporters wrote.  Others also take element types that only a later
     version of the operator names, as PopART does: Max of integers at opset 8, for instance.
 
@@ -119,17 +112,16 @@ def _check_input(
 
 @cache
 def _signature(op_type: str, domain: str, version: int) -> _Signature | None:
-    schema = find_schema(op_type, domain, version)
-    if schema is None:
+    definition = find_definition(op_type, domain, version)
+    if definition is None:
         return None
-    newest = find_schema(op_type, domain, onnx.defs.onnx_opset_version()) if not domain else None
-    later = {input_.name: input_.types for input_ in newest.inputs} if newest else {}
+    last = None if domain else newest(op_type, domain)
+    later = {formal.name: formal.dtypes for formal in last.inputs} if last else {}
     formals: list[_Formal] = []
-    for input_ in schema.inputs:
-        types = {*input_.types, *later.get(input_.name, ())}
-        dtypes = frozenset(_NAMES[name] for name in types if name in _NAMES)
-        shares = input_.is_homogeneous and len(input_.types) > 1
-        required = input_.option == _SINGLE and (op_type, input_.name) not in _IN_PLACE_OF
-        formals.append(_Formal(input_.name, required, input_.type_str if shares else "", dtypes))
-    repeats = bool(schema.inputs) and schema.inputs[-1].option == _VARIADIC
-    return _Signature(tuple(formals), schema.min_input, repeats)
+    for formal in definition.inputs:
+        name, is_single = formal.name, formal.presence is Presence.REQUIRED
+        required = is_single and (op_type, name) not in _IN_PLACE_OF
+        dtypes = formal.dtypes | later.get(name, frozenset())
+        formals.append(_Formal(name, required, formal.variable, dtypes))
+    repeats = bool(formals) and definition.inputs[-1].presence is Presence.VARIADIC
+    return _Signature(tuple(formals), definition.fewest, repeats)

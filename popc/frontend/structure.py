@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from typing import Final
 
-import onnx
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 
+from popc.frontend import messages as onnx
 from popc.frontend.names import default_domain_name, shown
 from popc.frontend.walk import defined_names, direct_reads, nested_graphs, node_name, reads
 from popc.ir import order_closely
@@ -69,7 +69,9 @@ def assumed_opset(proto: onnx.ModelProto) -> int:
     imported = {default_domain_name(item.domain) for item in proto.opset_import}
     if "" in imported or all(default_domain_name(node.domain) for node in proto.graph.node):
         return 0
-    known = (row[2] for row in onnx.helper.VERSION_TABLE if row[1] <= proto.ir_version)
+    from onnx import helper
+
+    known = (row[2] for row in helper.VERSION_TABLE if row[1] <= proto.ir_version)
     return min(max(known), NEWEST_OPSET)
 
 

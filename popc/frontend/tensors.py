@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import numpy_helper
 
+from popc.frontend import messages as onnx
 from popc.frontend.external import external_array
 from popc.ir import TensorType
 from popc.ops.shared import shared_source
@@ -46,6 +45,13 @@ _DTYPES: Final[dict[int, DType]] = {
     onnx.TensorProto.FLOAT8E5M2FNUZ: DType.FLOAT8E5M2FNUZ,
 }
 _ONNX: Final = {dtype: number for number, dtype in _DTYPES.items()}
+# Where elements are as they are, if they are not raw; other fields hold bits of several types.
+_FIELDS: Final[dict[int, str]] = {
+    onnx.TensorProto.FLOAT: "float_data",
+    onnx.TensorProto.DOUBLE: "double_data",
+    onnx.TensorProto.INT32: "int32_data",
+    onnx.TensorProto.INT64: "int64_data",
+}
 
 
 def is_supported(number: int) -> bool:
@@ -153,7 +159,13 @@ def _from_bytes(data: bytes, type_: TensorType, name: str) -> Array:
 
 def _from_fields(proto: onnx.TensorProto) -> Array:
     """Elements in the fields that protobuf has for each type."""
+    field = _FIELDS.get(proto.data_type)
     try:
+        if field is not None and not proto.HasField("segment"):
+            dtype = dtype_from_onnx(proto.data_type).storage
+            return np.array(getattr(proto, field), dtype).reshape(tuple(proto.dims))
+        from onnx import numpy_helper
+
         return numpy_helper.to_array(proto)
     except (ValueError, TypeError) as error:
         raise ModelError(f"tensor {proto.name!r} cannot be decoded: {error}") from error

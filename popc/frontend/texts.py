@@ -5,10 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-import onnx
-import onnx.parser
-from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
-
+from popc.frontend import messages as onnx
 from popc_runtime.errors import ModelError
 
 __all__ = ["read_text", "unpacked"]
@@ -53,13 +50,21 @@ def read_text(data: bytes) -> onnx.ModelProto | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
+    return _parsed(text, start[:1])
+
+
+def _parsed(text: str, first: bytes) -> onnx.ModelProto:
+    """The model that a text with such a first character describes."""
+    from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
+    from onnx import parser
+
     try:
-        if start.startswith(b"<"):
-            return onnx.parser.parse_model(text)
-        read = json_format.Parse if start.startswith(b"{") else text_format.Parse
+        if first == b"<":
+            return parser.parse_model(text)
+        read = json_format.Parse if first == b"{" else text_format.Parse
         model: onnx.ModelProto = read(text, onnx.ModelProto())
     except (
-        onnx.parser.ParseError,
+        parser.ParseError,
         json_format.ParseError,
         text_format.ParseError,
     ) as error:

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Final, NamedTuple
 
-import onnx
-from onnx import TensorProto, helper
-
+from popc.frontend import messages as onnx
 from popc.frontend.names import default_domain_name
 from popc.frontend.walk import all_nodes, nested_graphs
 
@@ -110,15 +108,17 @@ def _signed_weights(node: onnx.NodeProto, types: Mapping[str, int]) -> Iterator[
         known = (types.get(names.get(place, ""), 0) for place in places)
         return next((found for found in known if found), 0)
 
-    if product.activations is not None and type_of(*product.activations) != TensorProto.UINT8:
+    if product.activations is not None and type_of(*product.activations) != onnx.TensorProto.UINT8:
         return
     for places in product.weights:
-        if type_of(*places) == TensorProto.INT8:
+        if type_of(*places) == onnx.TensorProto.INT8:
             yield places
 
 
 def _moved(name: str, target: str) -> Iterator[onnx.NodeProto]:
     """Nodes that make unsigned bytes of signed ones; of an absent zero point, that of 0."""
+    from onnx import TensorProto, helper
+
     amount = helper.make_tensor("", TensorProto.INT32, (), [128])
     wide, sum_ = f"{target}/wide", f"{target}/sum"
     if not name:

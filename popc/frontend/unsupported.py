@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.custom import custom_operator
 from popc.frontend.functions import FunctionTable, find_schema
 from popc.frontend.known_attributes import attribute_problems
@@ -170,7 +169,9 @@ def _why_missing(domain: str, op_type: str) -> str:
 
 @cache
 def _all_schemas() -> tuple[Any, ...]:
-    return tuple(onnx.defs.get_all_schemas_with_history())
+    from onnx import defs
+
+    return tuple(defs.get_all_schemas_with_history())
 
 
 def _why_body(body: onnx.FunctionProto, domain: str, version: int) -> str:

@@ -17,8 +17,7 @@ from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 
 if TYPE_CHECKING:
-    import onnx
-
+    from popc.frontend import messages as onnx
     from popc.frontend.functions import FunctionTable
 
 __all__ = ["SHIFT", "STATISTICS", "VariableUpdates", "written_names"]

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.names import abbreviated
 
 __all__ = [

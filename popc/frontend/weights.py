@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from popc.frontend import messages as onnx
 from popc.frontend.load import LoadedModel, load_model
 from popc.frontend.tensors import decode_tensor, is_supported, onnx_type_of
 from popc.frontend.walk import nested_graphs
@@ -51,7 +51,7 @@ def fill_weights(
         ModelError: a value is missing or has another type.
     """
     try:
-        model = onnx.load_model_from_string(skeleton)
+        model: onnx.ModelProto = onnx.ModelProto.FromString(skeleton)
     except DecodeError as error:
         raise CorruptArchiveError(
             "the model in the archive cannot be read", hint="compile the model again"

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-import onnx
 
+from popc.frontend import messages as onnx
 from popc.frontend.names import default_domain_name
 from popc.frontend.open_graph import OpenGraph
 from popc.frontend.problems import DataDependent

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.names import listed
 from popc.frontend.node import Node
 from popc.frontend.open_graph import OpenGraph

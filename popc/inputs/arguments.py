@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
-from zipfile import BadZipFile
-from zlib import error as ZlibError  # noqa: N812 - a class
 
 import numpy as np
 
@@ -184,12 +182,20 @@ def read_arrays(path: Path) -> dict[str, Array]:
 def _member(path: Path, loaded: Mapping[str, Array], name: str) -> Array:
     try:
         return loaded[name]
-    except (OSError, ValueError, EOFError, BadZipFile, ZlibError) as error:
+    except _signs_of_damage(OSError) as error:
         raise ResourceError(
             f"the array {name!r} of {path} is damaged, or holds something other than numbers",
             subject=str(path),
             hint="numpy.savez writes such files from arrays of numbers",
         ) from error
+
+
+def _signs_of_damage(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """The errors that numpy raises of damaged files, and others; to import archives is slow."""
+    from zipfile import BadZipFile
+    from zlib import error
+
+    return ValueError, EOFError, BadZipFile, error, *others
 
 
 def load_file(source: Path | BytesIO) -> Any:
@@ -205,7 +211,7 @@ def load_file(source: Path | BytesIO) -> Any:
         raise UsageError(f"there is no file {_named(source)}") from error
     except OSError as error:
         raise ResourceError(f"cannot read {_named(source)}: {error.strerror or error}") from error
-    except (ValueError, EOFError, BadZipFile) as error:
+    except _signs_of_damage() as error:
         # numpy's own words advise to unpickle what may be a stranger's file.
         if "Object arrays" in str(error):
             raise ResourceError(

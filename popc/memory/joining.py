@@ -24,14 +24,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from popc.ir import Graph, Op, Tensor
 from popc.memory.clock import Clock
 from popc.memory.plan import aligned
 from popc.memory.storage import Buffer, Site, Storage
 from popc.ops.rows import is_concat_of_pixels, is_row_of_operands, step_of_concat
-from popc_runtime.format import Region
+from popc_runtime.format import Array, Region
 
 __all__ = ["join_concats"]
 
@@ -52,7 +51,7 @@ class _Profile:
         for buffer in storage.roots(Region.ARENA):
             changes[buffer.first] += aligned(buffer.nbytes)
             changes[buffer.last + 1] -= aligned(buffer.nbytes)
-        self._live: npt.NDArray[np.int64] = np.cumsum(changes)
+        self._live: Array = np.cumsum(changes)
         self._peak = int(self._live.max())
 
     def admits(self, target: Buffer, parts: Sequence[Buffer]) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Final, Protocol
-
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Final, Protocol
 
 from popc.ir import AttributeMap, Tensor
 from popc_runtime.format import DType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["OpEmitter", "ctc_loss", "l1_loss", "nll_loss", "reduced", "squared_error"]
 

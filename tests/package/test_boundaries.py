@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ import popc
 import popc_runtime
 from popc_runtime import device, format  # noqa: A004
 from popc_runtime.data import streams
+from popc_runtime.ground.lazy import installed_version
 from tests.support.modules import modules_of
 
 # What numpy, msgpack and zstandard need counts as theirs.
@@ -110,6 +112,7 @@ _OF_OTHER_MODELS = """
     popc.transforms.batch_serialization.analysis popc.transforms.outlining.calls
     popc.transforms.overlap_io.rotation popc.transforms.pipelining.transform
     popc.options.combinations popc.options.dialects.dialect secrets traceback
+    onnx onnx.onnx_cpp2py_export google.protobuf.json_format importlib.metadata email.message
 """
 
 
@@ -123,7 +126,18 @@ def test_a_compilation_imports_what_its_model_needs(tmp_path: Path) -> None:
     found = json.loads(done.stdout.splitlines()[-1])
     assert not set(_OF_OTHER_MODELS.split()) & set(found)
     # A module takes 0.2 ms: there were 590 when all rules of operators were imported.
-    assert len([name for name in found if name.startswith("popc")]) < 520
+    assert len([name for name in found if name.startswith("popc")]) < 490
+
+
+@pytest.mark.parametrize(
+    "name", ["popc-runtime", "popc", "numpy", "ml_dtypes", "typing_extensions"]
+)
+def test_versions_are_those_of_the_installation(name: str) -> None:
+    assert installed_version(name) == metadata.version(name)
+
+
+def test_what_is_not_installed_has_no_known_version() -> None:
+    assert installed_version("popc-nothing") == "0+unknown"
 
 
 def _wrong_lists(module: ModuleType) -> Iterator[str]:

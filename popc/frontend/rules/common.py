@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Final, TypeAlias
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.values import Value
 from popc.ir import Tensor
@@ -159,9 +158,11 @@ def standard_values(
     attributes: Mapping[str, Given] | None = None,
 ) -> Sequence[Value | None]:
     """The results ``names`` of an operator of ai.onnx; data may decide their sizes."""
+    from onnx import helper
+
     operands = ["" if value is None else "x" for value in inputs]
     given: dict[str, Any] = dict(attributes or {})
-    proto = onnx.helper.make_node(op_type, operands, names, **given)
+    proto = helper.make_node(op_type, operands, names, **given)
     importer = node.importer
     opsets = importer.opsets
     importer.opsets = {**opsets, ONNX: _NEWEST}

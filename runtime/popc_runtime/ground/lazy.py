@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 
 from popc_runtime.ground.hints import Any, Final
@@ -48,9 +50,28 @@ def installed_version(distribution: str) -> str:
 
 
 def _read_version(distribution: str) -> str:
+    written = _written_version(distribution)
+    if written:
+        return written
     from importlib.metadata import PackageNotFoundError, version  # slow to import
 
     try:
         return version(distribution)
     except PackageNotFoundError:  # run from a source tree that is not installed
         return "0+unknown"
+
+
+def _written_version(distribution: str) -> str:
+    """The version that an installer has written into a folder on the path; "" if none has.
+
+    It stands in the same place for `importlib.metadata`, which imports a parser of mails for it.
+    """
+    prefix = f"{distribution.replace('-', '_')}-"
+    for folder in sys.path:
+        with suppress(OSError), os.scandir(folder or ".") as entries:
+            for entry in entries:
+                if entry.name.startswith(prefix) and entry.name.endswith(".dist-info"):
+                    with open(os.path.join(entry.path, "METADATA"), encoding="utf-8") as file:
+                        line = next((each for each in file if each.startswith("Version:")), "")
+                    return line.partition(":")[2].strip()
+    return ""

@@ -8,9 +8,8 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
-import onnx
-import onnx.parser
 
+from popc.frontend import messages as onnx
 from popc.frontend.functions import FunctionBody
 from popc.frontend.node import Node
 from popc.frontend.rules.common import converted, standard_op
@@ -217,7 +216,7 @@ def _probabilities(
     table = node.emit("Gather", [both, node.constant(places)], {"axis": 1})
     outside = np.where(np.eye(classes, dtype=bool), 0, 1).astype(np.float32)
     table = node.emit("Mul", [table, node.constant(outside)])
-    proto = onnx.helper.make_node("Coupling", ["r"], ["p"])
+    proto = onnx.NodeProto(op_type="Coupling", input=["r"], output=["p"])
     (coupled,) = node.importer.expand(FunctionBody(_coupling(classes)), [table], proto)
     assert isinstance(coupled, Tensor)
     return add(node, coupled, 0)
@@ -231,9 +230,11 @@ def _coupling(classes: int) -> onnx.FunctionProto:
     pairwise coupling (2004), algorithm 2, as libsvm has it: at most 100 rounds, until the error is
     below 0.005 / k; here for each row by itself.
     """
+    from onnx import parser
+
     lines = [*_before(classes), *_rounds(classes)]
     text = "\n".join(lines)
-    return onnx.parser.parse_function(
+    return parser.parse_function(
         f'<domain: "popc", opset_import: ["" : 18]>\nCoupling (r) => (p) {{\n{text}\n}}'
     )
 

@@ -9,8 +9,8 @@ from math import inf
 from typing import Final
 
 import numpy as np
-import onnx
 
+from popc.frontend import messages as onnx
 from popc.frontend.node import Node, RuleResult
 from popc.frontend.open_graph import Body, OpenGraph
 from popc.frontend.problems import AlreadyReported, DataDependent

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final
 
-import onnx
-
+from popc.frontend import messages as onnx
 from popc.frontend.node import Node
 from popc.frontend.open_graph import OpenGraph
 from popc.frontend.problems import AlreadyReported, DataDependent
