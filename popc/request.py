@@ -167,7 +167,7 @@ class CompileRequest:
         """
         options = self.options
         converter = Converter(options.converter_python, options.onnx_folder, watch)
-        return load_model(self.model, converter=converter)
+        return load_model(self.model, converter=converter, keeps_weights=True)
 
     def _sizes(self, loaded: LoadedModel) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
         """Shapes and dimensions by name, with the option ``batch_size`` where nothing else is."""

@@ -7,6 +7,7 @@ compiling it cannot pull other files of the machine into an archive.
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -20,11 +21,14 @@ from popc.frontend import messages as onnx
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array
 
-__all__ = ["external_array", "external_files"]
+__all__ = ["external_array", "external_files", "hold"]
 
-# Files that tensors are mapped from, by path and state; gone when the last tensor is.
 _MOST_DIGITS: Final = 40  # of a number of bytes; Python converts no more than 4,300
+_HELD: Final = "popc_held"  # an entry of external data that lies in memory, under this name
 
+# Bytes that have been read, by names that no model can guess; gone when the last tensor is.
+_CONTENTS: Final[WeakValueDictionary[str, Array]] = WeakValueDictionary()
+# Files that tensors are mapped from, by path and state; likewise.
 _MAPPED: Final[WeakValueDictionary[tuple[str, int, int], mmap.mmap]] = WeakValueDictionary()
 
 
@@ -36,7 +40,7 @@ def external_array(proto: onnx.TensorProto, dtype: np.dtype[Any], base_dir: str)
     """
     where = f"tensor {proto.name!r}"
     entry = {item.key: item.value for item in proto.external_data}
-    path = _path_in(base_dir, entry.get("location", ""), where)
+    content = _content(entry, base_dir, where)
     shape = tuple(proto.dims)
     nbytes = prod(shape) * dtype.itemsize
     offset = _number(entry, "offset", 0, where)
@@ -46,16 +50,33 @@ def external_array(proto: onnx.TensorProto, dtype: np.dtype[Any], base_dir: str)
             f"{where} of shape {list(shape)} needs {nbytes:,} bytes, "
             f"but its external data has {length:,}"
         )
-    size = path.stat().st_size
-    if offset + nbytes > size:
+    if offset + nbytes > len(content):
         raise ModelError(
             f"{where} lies at bytes {offset:,} to {offset + nbytes:,} of "
-            f"{entry['location']!r}, which has only {size:,}"
+            f"{entry['location']!r}, which has only {len(content):,}"
         )
     if nbytes == 0:
         return np.empty(shape, dtype)
-    elements: Array = np.frombuffer(_mapped(path), dtype, prod(shape), offset)
+    elements: Array = np.frombuffer(content, dtype, prod(shape), offset)
     return elements.reshape(shape)
+
+
+def hold(content: Array) -> dict[str, str]:
+    """Let tensors lie in bytes that have been read: an entry of their external data says so.
+
+    It does as long as ``content`` lives, or an array that is a view of it.
+    """
+    name = os.urandom(16).hex()
+    _CONTENTS[name] = content
+    return {_HELD: name}
+
+
+def _content(entry: Mapping[str, str], base_dir: str, where: str) -> mmap.mmap | Array | bytes:
+    held = _CONTENTS.get(entry.get(_HELD, ""))
+    if held is not None:
+        return held
+    path = _path_in(base_dir, entry.get("location", ""), where)
+    return _mapped(path) if path.stat().st_size else b""
 
 
 def external_files(model: onnx.ModelProto, base_dir: str) -> dict[str, str]:
@@ -69,7 +90,7 @@ def external_files(model: onnx.ModelProto, base_dir: str) -> dict[str, str]:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             entry = {item.key: item.value for item in tensor.external_data}
             location = entry.get("location", "")
-            if location not in files:
+            if location not in files and entry.get(_HELD, "") not in _CONTENTS:
                 files[location] = str(_path_in(base_dir, location, f"tensor {tensor.name!r}"))
     return dict(sorted(files.items()))
 

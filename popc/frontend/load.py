@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +22,7 @@ from popc.frontend.conversion import NO_CONVERTER, Converter
 from popc.frontend.declared import symbol_of
 from popc.frontend.external import external_files
 from popc.frontend.hosts import recognise_model
+from popc.frontend.kept_weights import KeptModel, read_without_weights
 from popc.frontend.names import default_domain_name
 from popc.frontend.structure import assumed_opset, check_structure, sort_nodes
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
@@ -64,6 +66,7 @@ class LoadedModel:
         sha256: Of the model file (without external data), in hexadecimal.
         file: The name of that file; "" if the model is not a file.
         notes: What the user should know about the model, although it can be read.
+        kept: The bytes of the file, if large weights have been left in there.
     """
 
     proto: onnx.ModelProto
@@ -71,6 +74,7 @@ class LoadedModel:
     sha256: str
     file: str = ""
     notes: tuple[str, ...] = ()
+    kept: Array | None = field(default=None, repr=False, compare=False)
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -106,7 +110,10 @@ class LoadedModel:
         Raises:
             ModelError: one is missing, or outside of the folder.
         """
-        return external_files(self.proto, self.base_dir)
+        files = external_files(self.proto, self.base_dir)
+        return {
+            place: path for place, path in files.items() if self.kept is None or place != self.file
+        }
 
     def leading_dims(self) -> dict[str, str]:
         """Inputs whose first dimension is open, with its name ("" if it has none)."""
@@ -163,7 +170,11 @@ class LoadedModel:
 
 
 def load_model(
-    source: ModelSource, base_dir: str = "", converter: Converter = NO_CONVERTER
+    source: ModelSource,
+    base_dir: str = "",
+    converter: Converter = NO_CONVERTER,
+    *,
+    keeps_weights: bool = False,
 ) -> LoadedModel:
     """The model in a file, in bytes or in a message (which is not changed).
 
@@ -171,6 +182,7 @@ def load_model(
         source: The model.
         base_dir: The folder of external data, if the model is not a file.
         converter: Makes ONNX models of files and folders of other frameworks.
+        keeps_weights: Whether large weights may stay outside of the message, as external data.
 
     Raises:
         ModelError: it is not an ONNX model, is damaged, or is not sound.
@@ -192,9 +204,10 @@ def load_model(
     foreign = recognise_model(path)
     if foreign is not None:
         path = converter.convert(foreign)
-    proto, digest = _read(path)
+    kept = _without_weights(path) if keeps_weights else None
+    proto, digest = _read(path) if kept is None else (kept.proto, kept.sha256)
     loaded = _checked(proto, digest, str(path.absolute().parent), owned=True)
-    return replace(loaded, file=path.name)
+    return replace(loaded, file=path.name, kept=None if kept is None else kept.content)
 
 
 def _checked(proto: onnx.ModelProto, digest: str, base_dir: str, *, owned: bool) -> LoadedModel:
@@ -221,6 +234,13 @@ def _digest_of(proto: onnx.ModelProto) -> str:
             "the model is larger than 2 GB, too large to pass as a message",
             hint="save it with external data and give the path of the file",
         ) from error
+
+
+def _without_weights(path: Path) -> KeptModel | None:
+    try:
+        return read_without_weights(path)
+    except OSError:
+        return None  # who reads it as a whole says why
 
 
 def _read(path: Path) -> tuple[onnx.ModelProto, str]:
