@@ -390,7 +390,7 @@ def _turned(op: Op, layout: Layout) -> Layout:
     channels = rank - 2 if layout.turned or layout.placed else rank - 1
     place = perm.index(channels) if channels in perm else channels
     if place >= rank - 2:
-        return replace(layout, key=key, turned=place == rank - 2, placed=False)
+        return replace(layout, key=key, turned=place == rank - 2, placed=False, image=False)
     return Layout(key, layout.tiles, turned=True)
 
 

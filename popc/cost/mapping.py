@@ -132,6 +132,8 @@ class Layout:
             second operand as they want it; channels are the second last axis.
         placed: It lies as the product wants it that reads it first: weights.
         row_parts: Of the result of a matrix product, the tiles that share a row.
+        rows: And the rows of which a tile has some elements.
+        image: Channels are the second axis, and the outermost and the innermost one in memory.
     """
 
     key: str
@@ -140,6 +142,8 @@ class Layout:
     turned: bool = False
     placed: bool = False
     row_parts: int = 1
+    rows: int = 0
+    image: bool = False
 
 
 LINEAR = Layout("linear")

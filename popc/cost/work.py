@@ -9,23 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Table
 from dataclasses import field
+from math import prod
 
 from popc.cost.chips import chip_of
-from popc.cost.formulas import elementwise, movement, reduce
+from popc.cost.formulas import elementwise, movement
 from popc.cost.formulas.numbers import WORKERS, ceil_div
 from popc.cost.machine import Machine
-from popc.cost.mapping import Layout, cast_lanes_of, device_bytes, lanes_of, layout_of
+from popc.cost.mapping import LINEAR, Layout, cast_lanes_of, device_bytes, lanes_of, layout_of
+from popc.cost.parts import part_of
 from popc.cost.phases import Phase
 from popc.cost.planner import (
     PLACED,
     TURNED,
     ConvProblem,
+    Dims,
     GatherPlan,
     GatherProblem,
     OperandLayout,
     Plan,
     matmul_problem,
     plan_gather,
+    plan_reduction,
     plan_scatter,
     vertex_of,
 )
@@ -97,12 +101,8 @@ class Work:
 
     def share(self, elements: int, dtype: DType) -> int:
         """Elements on the busiest tile, spread like operand 0 if there are as many as it has."""
-        first = self.op.optional(0)
-        if first is not None and first.type.size == elements:
-            tiles = self.layout_of(first).tiles
-            if tiles:
-                return -(-elements // tiles)
-        return self.machine.share(elements, dtype)
+        tiles = self._layout_of_elements(elements).tiles
+        return -(-elements // tiles) if tiles else self.machine.share(elements, dtype)
 
     # -- elementwise -----------------------------------------------------------------------------
 
@@ -286,36 +286,49 @@ class Work:
     # -- reductions ------------------------------------------------------------------------------
 
     def reduce(
-        self, size: int, outputs: int, dtype: DType, *, columns: bool = False, kinds: int = 1
+        self,
+        dims: Dims,
+        dtype: DType,
+        *,
+        maximum: bool = False,
+        whole: bool = False,
+        kinds: int = 1,
+        result: DType | None = None,
     ) -> None:
-        """Reduce ``size`` elements to ``outputs``.
+        """Reduce a tensor.
 
         Args:
-            size: Elements to reduce.
-            outputs: Results.
+            dims: Sizes of its axes as they lie, and whether they are reduced.
             dtype: Of the elements; sums are 32 bits wide on their way.
-            columns: Whether elements of one result lie apart (a tile has some of many results).
+            maximum: The largest elements are looked for, and not sums.
+            whole: Tiles have whole rows.
             kinds: Results of different kinds, such as sums and sums of squares.
+            result: Their type, if not that of the elements.
         """
+        size = prod(size for size, _ in dims)
         if not size:
             return
-        share, lanes = self.share(size, dtype), lanes_of(dtype)
-        depth = ceil_div(size, max(outputs, 1))
-        tiles = self.machine.target.compute_tiles
-        local = min(depth, max(share // min(16, max(outputs, 1)), 1) if columns else share)
-        results = ceil_div(share, local)
-        formula = reduce.reduce_strided if columns else reduce.reduce_continuous
-        cycles = kinds * formula(results, local, lanes)
-        self.compute("reduce", cycles, "Reduce", temporary=4 * kinds * results)
-        left = ceil_div(depth, local)
-        while left > 1:  # tiles add up what others have found
-            step = left if left <= 16 else ceil_div(left, 16)
-            step = min(left, max(step, 2))
-            groups = ceil_div(outputs * ceil_div(left, step), tiles)
-            bytes_ = 4 * kinds * groups * step
-            self.receive("partials", bytes_, sources=min(step * groups, tiles))
-            self.compute("reduce", kinds * reduce.reduce_strided(groups, step, "float"), "Reduce")
-            left = ceil_div(left, step)
+        share = self.share(size, dtype)
+        layout, tiles = self._layout_of_elements(size), self.machine.target.compute_tiles
+        if whole and (rows := prod(size for size, reduced in dims if not reduced)) >= tiles:
+            share, layout = ceil_div(rows, tiles) * (size // rows), LINEAR
+        lanes = lanes_of(dtype), lanes_of(result or dtype)
+        problem = part_of(dims, share, layout, lanes, maximum=maximum)
+        for stage in plan_reduction(problem, self.machine.target):
+            if stage.exchange:
+                cycles = kinds * max(stage.exchange, 2 * stage.sources)
+                sources = min(stage.sources, self.machine.target.compute_tiles)
+                bytes_ = kinds * stage.bytes
+                self.phases.append(
+                    Phase("partials", 0, cycles, 1, sources=sources, temporary=bytes_)
+                )
+            for cycles in stage.compute:
+                self.compute("reduce", kinds * cycles, "Reduce", 4 * kinds * stage.results)
+
+    def _layout_of_elements(self, elements: int) -> Layout:
+        """The layout of operand 0, if it has so many elements."""
+        first = self.op.optional(0)
+        return self.layout_of(first) if first and first.type.size == elements else LINEAR
 
     def spread(self, rows: int, size: int, dtype: DType) -> None:
         """Send one number for each of ``rows`` rows to the tiles with their ``size`` elements."""

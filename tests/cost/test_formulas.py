@@ -219,8 +219,25 @@ def test_more_work_takes_longer() -> None:
             movement.pooling(48, 9, "half", maximum=True, backward=False),
             13 + 6 * (17 + 10 + 15 + 23 + 2 * (3 + 4 + 27)),
         ),
-        (reduce.reduce_continuous(12, 100, "half"), 6 * (17 + 50 + 12 * 2)),
-        (reduce.reduce_strided(48, 10, "float"), 6 * (16 + 4 * (3 + 5 + 3 + 9))),
+        (reduce.continuous(2, 100, "half"), 17 + 2 * 25 + 12 * 2),
+        (reduce.continuous(1, 7, "float"), 17 + 3 + 12 + 2),
+        (reduce.strided(8, 10, "float", result="float"), 15 + 4 * (3 + 5 + 3 + 9)),
+        (reduce.strided(8, 10, "half", result="float"), 15 + 2 * (3 + 7 + 3 + 9)),
+        (
+            reduce.strided(8, 32, "half", result="half", maximum=True),
+            15 + 2 * (3 + 8 + 3 + 31),
+        ),
+        # Two columns and one: begin, store, fetch the pointer; then load, check and loop by row.
+        (
+            reduce.irregular(3, 10, "half", result="float"),
+            63 + (4 + 5 + 10 + 10 * 6) + (4 + 3 + 10 + 10 * 6),
+        ),
+        (
+            reduce.irregular(10, 4, "half", result="half", maximum=True),
+            (7 + 3 + 23 + 16 + 6 + 2 * 2 + 2)
+            + 2 * (3 + 2 * 4 + 1 + 10 + 4 * (2 + 1 + 3))
+            + (2 + 2 * 2 + 10 + 4 * (2 + 1 + 3)),
+        ),
         (movement.rearrange_cycles(800, element_bytes=2, memcpy=8, aligned=True), 500),
         (movement.rearrange_cycles(900, element_bytes=4, memcpy=8, aligned=False), 375),
         (movement.random_cycles(400, "half"), 4 + 138 + 400),

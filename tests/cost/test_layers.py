@@ -18,6 +18,7 @@ from benchmarks.layers import cycles_of, read_layers
         ("conv", 0.07),
         ("conv, depthwise", 0.25),
         ("conv of images", 0.25),
+        ("reduction", 0.15),
     ],
 )
 def test_layers_are_near_the_vendors_model(family: str, off: float) -> None:

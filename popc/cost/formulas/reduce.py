@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from popc.cost.formulas.numbers import VECTOR, WORKERS, Count, ceil_div
 
-__all__ = ["conv_reduce", "reduce_continuous", "reduce_strided"]
+__all__ = ["continuous", "conv_reduce", "irregular", "strided"]
 
 
 def conv_reduce(
@@ -30,18 +30,45 @@ def conv_reduce(
     return WORKERS * (32 + ((width // vector + 1) * depth + end) * loops)
 
 
-def reduce_continuous(outputs: Count, depth: Count, lanes: str) -> Count:
-    """Rows of ``depth`` elements to one each; ``outputs`` rows on the tile.
+def strided(
+    outputs: Count, rows: Count, lanes: str, *, result: str, maximum: bool = False
+) -> Count:
+    """A worker that adds up ``rows`` rows of ``outputs`` columns, 64 bits of each at a time.
 
-    If there are fewer rows than workers, workers share rows.
+    popops' getCyclesEstimateForStridedReduce.
     """
-    elements = ceil_div(outputs * depth, WORKERS)
-    rows = ceil_div(outputs, WORKERS)
-    return WORKERS * (10 + 7 + ceil_div(elements, VECTOR[lanes]) + 12 * rows)
+    if lanes == "half":
+        store = 1 + (6 if result != "half" and not maximum else 7)
+    else:
+        store = (2 if maximum else 3) + 2
+    return 15 + ceil_div(outputs, VECTOR[lanes]) * (3 + store + 3 + (rows - 1))
 
 
-def reduce_strided(outputs: Count, depth: Count, lanes: str) -> Count:
-    """Columns: ``outputs`` on the tile, each the sum of ``depth`` rows."""
-    post = 9 if lanes == "half" else 5
-    vectors = ceil_div(ceil_div(outputs, WORKERS), VECTOR[lanes])
-    return WORKERS * (16 + vectors * (3 + post + 3 + (depth - 1)))
+def continuous(outputs: Count, depth: Count, lanes: str) -> Count:
+    """A worker that adds up ``outputs`` rows of ``depth`` elements side by side.
+
+    popops' getCycleEstimateReduceAllRegionsContinuous.
+    """
+    return 17 + outputs * (depth // VECTOR[lanes] + 12) + 2 * (depth % 2)
+
+
+def irregular(outputs: int, rows: int, lanes: str, *, result: str, maximum: bool = False) -> int:
+    """The same as `strided`, of columns that do not fill 64 bits.
+
+    popops' getCyclesEstimateForReduce, of operands in one piece.  What is left of whole
+    accumulators is done in parts, each half as wide as the one before.
+    """
+    adds = int(not maximum)
+    width = VECTOR[lanes] << adds
+    checks = width.bit_length() - 1
+    cycles = 7 + 3 + 23 + 16 + 6 + 2 * checks + 2
+    parts = [(width, outputs // width)]
+    parts += [(1 << bit, outputs >> bit & 1) for bit in range(checks)]
+    for size, times in parts:
+        whole = size == width
+        begin = (5 if whole else 4) if adds else 3 if whole else 2
+        store = 2 * min(size, VECTOR[result]) + adds
+        loads = size // min(size, VECTOR[lanes])
+        load = (2 * adds if whole else 0) + 2 + loads + 3
+        cycles += times * (begin + store + int(whole) + 10 + rows * load)
+    return cycles

@@ -1,4 +1,4 @@
-"""Plans for convolutions and matrix products: how their work is split over tiles and time."""
+"""Plans for convolutions, products and reductions: how work is split over tiles and time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from popc.cost.planner.problem import (
     OperandLayout,
     matmul_problem,
 )
+from popc.cost.planner.reduction import Dims, Reduction, ReductionStage, plan_reduction
 from popc.cost.planner.search import Planner
 
 __all__ = [
@@ -19,14 +20,18 @@ __all__ = [
     "ROWS",
     "TURNED",
     "ConvProblem",
+    "Dims",
     "GatherPlan",
     "GatherProblem",
     "OperandLayout",
     "Plan",
     "PlanStep",
     "Planner",
+    "Reduction",
+    "ReductionStage",
     "matmul_problem",
     "plan_gather",
+    "plan_reduction",
     "plan_scatter",
     "vertex_of",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from popc.cost.formulas.elementwise import Lanes, fill
 from popc.cost.formulas.movement import exchange_cycles, multi_slice, multi_update
 from popc.cost.formulas.numbers import WORKERS, ceil_div
-from popc.cost.formulas.reduce import reduce_strided
+from popc.cost.formulas.reduce import strided
 from popc.cost.planner.candidates import split_counts
 from popc.target import Target
 from popc_runtime.ground.frozen import frozen
@@ -130,6 +130,7 @@ def _scatter(
     sums = width * height  # of each part of the updates, which are added up in the end
     mine = ceil_div(sums, lookups)
     exchange = exchange_cycles(received, speed), exchange_cycles(mine * lookups * size, speed)
-    compute = first + fill(sums * size), reduce_strided(mine, lookups, lanes)
+    worker = strided(ceil_div(mine, WORKERS), lookups, lanes, result=lanes)
+    compute = first + fill(sums * size), WORKERS * worker
     temporary = sums * size + max(received, mine * lookups * size)
     return GatherPlan(columns, rows, lookups, exchange, compute, temporary)

@@ -6,7 +6,7 @@ from typing import Final
 
 from popc.cost.mapping import Layout, device_bytes
 from popc.cost.planner import PLACED, ROWS, OperandLayout, Plan
-from popc.cost.rules.common import CostRule, softmax_steps, steps
+from popc.cost.rules.common import CostRule, row_dims, softmax_steps, steps
 from popc.cost.work import Work
 
 __all__ = ["RULES"]
@@ -59,7 +59,7 @@ def _attention_grad(work: Work) -> None:
     gradient = work.matmul(groups, rows, width, keys, q.dtype)  # of the scores
     _bring_rows_together(work, scores, gradient)
     work.binary("add", size=scores, dtype=q.dtype)
-    work.reduce(scores, groups * rows, q.dtype)
+    work.reduce(row_dims(scores, groups * rows), q.dtype, whole=True)
     work.spread(groups * rows, scores, q.dtype)
     work.scaled("add", rows=groups * rows, size=scores)
     work.binary("add", size=scores, dtype=q.dtype)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from math import prod
 from typing import TypeAlias
 
 from popc.cost.formulas.activation import STEPS
 from popc.cost.formulas.elementwise import BINARY, NON_LINEAR
 from popc.cost.formulas.numbers import ceil_div
-from popc.cost.mapping import device_bytes
+from popc.cost.mapping import Layout, device_bytes
+from popc.cost.planner import Dims
 from popc.cost.work import Work
 from popc.ir import Shape
 from popc_runtime.format import DType
@@ -17,14 +18,17 @@ from popc_runtime.format import DType
 __all__ = [
     "CostRule",
     "batch_of",
+    "channel_dims",
     "copying",
     "custom",
+    "dims_along",
     "epilogue",
     "free",
     "layer_sizes",
     "one_step_of",
     "per_scalar",
     "residual_and_activation",
+    "row_dims",
     "scaled_add",
     "softmax_steps",
     "steps",
@@ -153,14 +157,44 @@ def one_step_of(work: Work, name: str, dtype: DType | None = None) -> None:
 def softmax_steps(work: Work, size: int, rows: int) -> None:
     """The stable form over ``rows`` rows of ``size`` elements in all."""
     dtype = work.input().dtype
-    work.reduce(size, rows, dtype)
+    dims = row_dims(size, rows)
+    work.reduce(dims, dtype, maximum=True, whole=True)
     work.spread(rows, size, dtype)
     work.scaled("add", rows=rows, size=size)
     work.unary("exp", size=size, dtype=dtype)
-    work.reduce(size, rows, dtype)
-    work.unary("inverse", size=rows, dtype=dtype)
+    work.reduce(dims, dtype, whole=True, result=DType.FLOAT32)
+    work.unary("inverse", size=rows, dtype=DType.FLOAT32)
+    work.cast(DType.FLOAT32, dtype, rows)
     work.spread(rows, size, dtype)
     work.scaled("add", rows=rows, size=size)
+
+
+def row_dims(size: int, rows: int) -> Dims:
+    """What is reduced of ``size`` elements in ``rows`` rows: each row."""
+    return (rows, False), (size // max(rows, 1), True)
+
+
+def dims_along(shape: Shape, along: Container[int], layout: Layout) -> Dims:
+    """Sizes of axes as they lie; neighbours that are reduced or kept together are one."""
+    sizes = [(size, axis in along) for axis, size in enumerate(shape)]
+    if layout.image and layout.block and len(shape) > 2:
+        channels, reduced = sizes.pop(1)
+        block = min(layout.block, channels)
+        sizes = [(-(-channels // block), reduced), *sizes, (block, reduced)]
+    dims: list[tuple[int, bool]] = []
+    for size, reduced in sizes:
+        if dims and dims[-1][1] == reduced:
+            dims[-1] = dims[-1][0] * size, reduced
+        elif size > 1:
+            dims.append((size, reduced))
+    return dims
+
+
+def channel_dims(work: Work) -> Dims:
+    """What is reduced of images: all but their channels, axis 1, which may lie in blocks."""
+    x = work.input()
+    along = {axis for axis in range(len(x.shape)) if axis != 1}
+    return dims_along(x.shape, along, work.layout_of(work.op.operand(0)))
 
 
 def batch_of(shape: Shape) -> int:

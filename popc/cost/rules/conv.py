@@ -64,7 +64,7 @@ def _planned(work: Work, problem: ConvProblem) -> None:
     plan = work.convolve(problem)
     tiles = -(-work.result().size // max(plan.outputs_per_tile, 1))
     tiles = min(max(tiles, 1), work.machine.target.compute_tiles)
-    work.layout = Layout(f"{plan}", tiles, plan.block)
+    work.layout = Layout(f"{plan}", tiles, plan.block, image=True)
 
 
 def _transposed(work: Work) -> None:
@@ -157,7 +157,9 @@ def _deform_conv_grad(work: Work) -> None:
 
 def _col2im(work: Work) -> None:
     work.rearrange(work.input())
-    work.reduce(work.input().size, work.result().size, work.result().dtype, columns=True)
+    outputs = work.result().size
+    dims = (work.input().size // outputs, True), (outputs, False)
+    work.reduce(dims, work.result().dtype)
 
 
 RULES: Final[dict[str, CostRule]] = {

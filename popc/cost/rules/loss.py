@@ -20,7 +20,7 @@ def _loss(work: Work, *, softmax: bool, grad: bool) -> None:
     share = -(-work.machine.share(scores.size, scores.dtype) // 6)
     work.compute("loss", 6 * (25 + 9 * share), "Loss")
     if not grad:
-        work.reduce(scores.size, 1, scores.dtype)
+        work.reduce(((scores.size, True),), scores.dtype)
 
 
 def _rule(*, softmax: bool, grad: bool) -> CostRule:

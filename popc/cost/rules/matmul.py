@@ -32,7 +32,10 @@ def _product(work: Work, sizes: tuple[int, int, int, int]) -> None:
     tiles = -(-work.result().size // max(plan.outputs_per_tile, 1))
     tiles = min(max(tiles, 1), work.machine.target.compute_tiles)
     parts = plan.row_parts(sizes[3])
-    work.layout = Layout(f"{plan}", tiles, plan.block, turned=plan.swapped, row_parts=parts)
+    rows = plan.outputs_per_tile // max(plan.channels_per_tile, 1)
+    work.layout = Layout(
+        f"{plan}", tiles, plan.block, turned=plan.swapped, row_parts=parts, rows=rows
+    )
     epilogue(work, 2, sizes[3])
 
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from popc.cost.mapping import device_bytes
-from popc.cost.rules.common import CostRule, layer_sizes
+from popc.cost.planner import Dims
+from popc.cost.rules.common import CostRule, channel_dims, layer_sizes, row_dims
 from popc.cost.work import Work
 
 __all__ = ["RULES", "normalise"]
 
 
-def normalise(work: Work, groups: int, channels: int, *, columns: bool, affine: bool) -> None:
-    """Statistics of ``groups`` groups of elements, and what follows from them.
+def normalise(work: Work, dims: Dims, channels: int, *, affine: bool) -> None:
+    """Statistics along those of the axes ``dims`` that are reduced, and what follows from them.
 
     Sums and sums of squares are found together; then come the inverse deviation, a fused
     (x - mean) * deviation, and scale and bias for each of ``channels`` channels.
     """
     x = work.input()
-    work.reduce(x.size, groups, x.dtype, columns=columns, kinds=2)
+    groups = prod(size for size, reduced in dims if not reduced)
+    work.reduce(dims, x.dtype, kinds=2)
     work.unary("invert_variance", size=groups, dtype=x.dtype)
     work.spread(groups, x.size, x.dtype)
     work.scaled("add", rows=groups)
@@ -45,30 +48,29 @@ def _inference(work: Work) -> None:
 
 
 def _batch(work: Work) -> None:
-    channels = work.input().shape[1]
-    normalise(work, channels, channels, columns=True, affine=True)
+    normalise(work, channel_dims(work), work.input().shape[1], affine=True)
 
 
 def _instance(work: Work) -> None:
     x = work.input()
-    normalise(work, x.shape[0] * x.shape[1], x.shape[1], columns=False, affine=True)
+    normalise(work, row_dims(x.size, x.shape[0] * x.shape[1]), x.shape[1], affine=True)
 
 
 def _group(work: Work) -> None:
     x = work.input()
     groups = x.shape[0] * work.integer("num_groups", 1)
-    normalise(work, groups, x.shape[1], columns=False, affine=True)
+    normalise(work, row_dims(x.size, groups), x.shape[1], affine=True)
 
 
 def _layer(work: Work) -> None:
     rows, length = layer_sizes(work.input().shape, work.integer("axis", -1))
-    normalise(work, rows, length, columns=False, affine=True)
+    normalise(work, ((rows, False), (length, True)), length, affine=True)
 
 
 def _rms(work: Work) -> None:
     x = work.input()
     rows, length = layer_sizes(x.shape, work.integer("axis", -1))
-    work.reduce(x.size, rows, x.dtype)
+    work.reduce(((rows, False), (length, True)), x.dtype)
     work.unary("rsqrt", size=rows)
     work.spread(rows, x.size, x.dtype)
     work.scaled("add", rows=rows)

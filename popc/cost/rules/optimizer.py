@@ -14,7 +14,7 @@ def _norm(work: Work) -> None:
     """The sum of squares of all elements, on its way to a trust ratio."""
     x = work.input()
     work.unary("square", size=x.size, dtype=x.dtype)
-    work.reduce(x.size, 1, x.dtype)
+    work.reduce(((x.size, True),), x.dtype)
 
 
 def _scalars(work: Work) -> None:
@@ -24,7 +24,7 @@ def _scalars(work: Work) -> None:
 def _histogram(work: Work) -> None:
     x = work.input()
     work.per_element(6, size=x.size)
-    work.reduce(work.machine.target.compute_tiles, 1, work.result().dtype)
+    work.reduce(((work.machine.target.compute_tiles, True),), work.result().dtype)
 
 
 RULES: Final[dict[str, CostRule]] = {

@@ -32,7 +32,7 @@ def _dequantize(work: Work) -> None:
 
 def _dynamic(work: Work) -> None:
     x = work.input()
-    work.reduce(x.size, 1, x.dtype, kinds=2)
+    work.reduce(((x.size, True),), x.dtype, maximum=True, kinds=2)
     work.on_one_tile(2, 30)
     work.spread(1, x.size, x.dtype)
     _quantize(work)

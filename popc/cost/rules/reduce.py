@@ -5,21 +5,24 @@ from __future__ import annotations
 from math import ceil, log2
 from typing import Final
 
-from popc.cost.rules.common import CostRule, one_step_of
+from popc.cost.rules.common import CostRule, dims_along, one_step_of, row_dims
 from popc.cost.work import Work
 
 __all__ = ["RULES"]
 
 
-def _reduced(before: tuple[str, ...] = (), after: tuple[str, ...] = ()) -> CostRule:
+def _reduced(
+    before: tuple[str, ...] = (), after: tuple[str, ...] = (), *, maximum: bool = False
+) -> CostRule:
     def rule(work: Work) -> None:
         x, y = work.input(), work.result()
         for name in before:
             work.unary(name, size=x.size, dtype=x.dtype)
         axes = work.integers("axes", (work.integer("axis", -1),) if "axis" in _names(work) else ())
-        last = any(axis % max(x.rank, 1) == x.rank - 1 for axis in axes)
         if y.size < x.size:
-            work.reduce(x.size, max(y.size, 1), x.dtype, columns=not last)
+            along = {axis % x.rank for axis in axes} or set(range(x.rank))
+            dims = dims_along(x.shape, along, work.layout_of(work.op.operand(0)))
+            work.reduce(dims, x.dtype, maximum=maximum)
         for name in after:
             one_step_of(work, name)
 
@@ -33,7 +36,7 @@ def _names(work: Work) -> tuple[str, ...]:
 def _hardmax(work: Work) -> None:
     x = work.input()
     rows = x.size // max(x.shape[work.integer("axis", -1)] if x.rank else 1, 1)
-    work.reduce(x.size, max(rows, 1), x.dtype)
+    work.reduce(row_dims(x.size, max(rows, 1)), x.dtype, maximum=True)
     work.spread(max(rows, 1), x.size, x.dtype)
     work.per_element(4)
 
@@ -49,8 +52,8 @@ def _scan(work: Work) -> None:
 
 
 RULES: Final[dict[str, CostRule]] = {
-    "ArgMax": _reduced(),
-    "ArgMin": _reduced(),
+    "ArgMax": _reduced(maximum=True),
+    "ArgMin": _reduced(maximum=True),
     "CumProd": _scan,
     "CumProdGrad": _scan,
     "CumSum": _scan,
@@ -59,9 +62,9 @@ RULES: Final[dict[str, CostRule]] = {
     "ReduceL2": _reduced((), ("sqrt",)),
     "ReduceLogSum": _reduced((), ("log",)),
     "ReduceLogSumExp": _reduced(("exp",), ("log",)),
-    "ReduceMax": _reduced(),
+    "ReduceMax": _reduced(maximum=True),
     "ReduceMean": _reduced(),
-    "ReduceMin": _reduced(),
+    "ReduceMin": _reduced(maximum=True),
     "ReduceProd": _reduced(),
     "ReduceSum": _reduced(),
     "ReduceSumSquare": _reduced(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from popc.cost.mapping import LINEAR
-from popc.cost.rules.common import CostRule, softmax_steps
+from popc.cost.rules.common import CostRule, row_dims, softmax_steps
 from popc.cost.work import Work
 
 __all__ = ["RULES"]
@@ -44,7 +44,7 @@ def _gradient(work: Work) -> None:
     if not any(brought):
         work.align(1)
     work.binary("add")
-    work.reduce(x.size, rows, x.dtype)
+    work.reduce(row_dims(x.size, rows), x.dtype, whole=True)
     work.spread(rows, x.size, x.dtype)
     work.scaled("add", rows=rows)
     work.binary("add")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log2
 from typing import Final
 
-from popc.cost.rules.common import CostRule
+from popc.cost.rules.common import CostRule, row_dims
 from popc.cost.work import Work
 
 __all__ = ["RULES"]
@@ -20,7 +20,7 @@ def _ensemble(work: Work) -> None:
     ways = x.shape[0] * trees
     work.move(x, "rows")
     work.per_element(_STEP * depth, size=ways)
-    work.reduce(ways * work.result().shape[1], work.result().size, x.dtype)
+    work.reduce(row_dims(ways * work.result().shape[1], work.result().size), x.dtype)
 
 
 RULES: Final[dict[str, CostRule]] = {"TreeEnsemble": _ensemble}
