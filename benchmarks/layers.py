@@ -8,7 +8,8 @@
 tests/CMakeLists.txt there describes: sums are 32 bits wide.  Products, reductions and recurrent
 layers run forward only; the others are a step of training, which is forward, both gradients and the
 update of the weights, if there are any.  It models phases as this project does, but not the launch
-of vertices, and no conflicts of exchanges.
+of vertices, and no conflicts of exchanges.  Operands of its pools lie in groups of 8 channels,
+which have to be made sixteens; here they lie as the pool wants them.
 """
 
 from __future__ import annotations

@@ -215,10 +215,6 @@ def test_more_work_takes_longer() -> None:
         (movement.smallest_piece(768), 8),
         (movement.smallest_piece(2 * 198), 4),
         (movement.smallest_piece(2 * 197), 2),
-        (
-            movement.pooling(48, 9, "half", maximum=True, backward=False),
-            13 + 6 * (17 + 10 + 15 + 23 + 2 * (3 + 4 + 27)),
-        ),
         (reduce.continuous(2, 100, "half"), 17 + 2 * 25 + 12 * 2),
         (reduce.continuous(1, 7, "float"), 17 + 3 + 12 + 2),
         (reduce.strided(8, 10, "float", result="float"), 15 + 4 * (3 + 5 + 3 + 9)),

@@ -19,6 +19,7 @@ from benchmarks.layers import cycles_of, read_layers
         ("conv, depthwise", 0.25),
         ("conv of images", 0.25),
         ("reduction", 0.15),
+        ("pool", 0.18),
     ],
 )
 def test_layers_are_near_the_vendors_model(family: str, off: float) -> None:

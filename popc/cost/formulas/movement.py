@@ -10,7 +10,6 @@ __all__ = [
     "exchange_cycles",
     "multi_slice",
     "multi_update",
-    "pooling",
     "random_cycles",
     "rearrange_cycles",
     "row_cycles",
@@ -114,13 +113,6 @@ def multi_update(in_range: Count, out_of_range: Count, length: Count, *, float_t
     atom, first, more = (1, 11, 2) if float_type else (2, 12, 0)
     row = first + (ceil_div(length, atom) - 1) * 3
     return WORKERS * (3 + 30 + 4 + more + in_range * row + 5 * out_of_range)
-
-
-def pooling(outputs: Count, window: int, lanes: str, *, maximum: bool, backward: bool) -> Count:
-    """Pooling of ``outputs`` results on the tile, each over ``window`` elements."""
-    vectors = ceil_div(ceil_div(outputs, WORKERS), 4 if lanes == "half" else 2)
-    step = 7 + 5 * window if backward else (4 if maximum else 5) + 3 * window
-    return 13 + WORKERS * (17 + 10 + 15 + 23 + vectors * (3 + step))
 
 
 def random_cycles(elements: Count, lanes: str) -> Count:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from popc.cost.planner.gather import GatherPlan, GatherProblem, plan_gather, plan_scatter
 from popc.cost.planner.plan import Plan, PlanStep, vertex_of
+from popc.cost.planner.pool import PoolPlan, PoolProblem, plan_pool
 from popc.cost.planner.problem import (
     PLACED,
     ROWS,
@@ -27,10 +28,13 @@ __all__ = [
     "Plan",
     "PlanStep",
     "Planner",
+    "PoolPlan",
+    "PoolProblem",
     "Reduction",
     "ReductionStage",
     "matmul_problem",
     "plan_gather",
+    "plan_pool",
     "plan_reduction",
     "plan_scatter",
     "vertex_of",

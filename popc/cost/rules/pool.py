@@ -5,31 +5,81 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from popc.cost.formulas.movement import pooling
-from popc.cost.mapping import device_bytes, lanes_of
-from popc.cost.rules.common import CostRule
+from popc.cost.formulas import movement
+from popc.cost.mapping import Layout, device_bytes, lanes_of
+from popc.cost.planner import PoolPlan, PoolProblem, plan_pool
+from popc.cost.rules.common import CostRule, dims_along
 from popc.cost.work import Work
+from popc.ir import Tensor
 
 __all__ = ["RULES"]
 
 
 def _pool(work: Work, *, maximum: bool, backward: bool) -> None:
-    """Tiles fetch their part of the operands with its rim, then reduce windows."""
-    window = prod(work.integers("kernel_shape", (2, 2)))
-    y = work.result()
-    share = work.machine.share(y.size, y.dtype)
-    for index, tensor in enumerate(work.op.present_inputs):
-        type_ = tensor.type
-        part = work.machine.share(type_.size, type_.dtype) * device_bytes(type_.dtype)
-        work.receive(f"operand {index}", part, sources=4)
-    strides = prod(work.integers("strides", (1,)))
-    covered = max(window // max(strides, 1), 1) if backward else window
-    cycles = pooling(share, covered, lanes_of(y.dtype), maximum=maximum, backward=backward)
-    work.compute("pool", cycles, "Pooling")
+    """Tiles fetch their part of the operands with its rim, then reduce windows.
+
+    The gradient of maxima also fetches what the pool has read and found.
+    """
+    x, y = work.input(), work.result()
+    kernel = work.integers("kernel_shape", x.shape[2:])
+    axes = len(kernel)
+    pads = work.integers("pads", (0,) * 2 * axes)
+    if not backward and kernel == x.shape[2:] and not any(pads):
+        along = range(2, x.rank)
+        dims = dims_along(x.shape, along, work.layout_of(work.op.operand(0)))
+        work.reduce(dims, x.dtype, maximum=maximum)
+        return
+    operand = work.op.operand(0)
+    problem = PoolProblem(
+        x.shape[0],
+        x.shape[1],
+        y.shape[2:],
+        x.shape[2:],
+        kernel,
+        work.integers("strides", (1,) * axes),
+        pads[:axes],
+        _block(work, operand),
+        "half" if lanes_of(y.dtype) == "half" else "float",
+        maximum,
+        backward,
+    )
+    plan = plan_pool(problem, work.machine.target)
+    _fetch(work, plan, x.size)
+    work.compute("pool", plan.compute, "Pooling", temporary=plan.results * device_bytes(y.dtype))
+    work.layout = Layout(f"pool {plan.block}", plan.tiles, plan.block, image=True)
+
+
+def _fetch(work: Work, plan: PoolPlan, windowed: int) -> None:
+    """Bring what a tile needs there, in the plan's groups of channels.
+
+    Of operands as large as the first, of ``windowed`` elements, a tile needs windows.
+    """
+    received = 0
+    regrouped: list[tuple[int, int]] = []
+    for tensor in work.op.present_inputs:
+        size = device_bytes(tensor.type.dtype)
+        bytes_ = (plan.operands if tensor.type.size == windowed else plan.results) * size
+        received += bytes_
+        block = _block(work, tensor)
+        if block != plan.block:
+            regrouped.append((bytes_, movement.smallest_piece(min(block, plan.block) * size)))
+    work.receive("operands", received, sources=4 * len(work.op.present_inputs))
+    if regrouped:
+        work.compute("transform", movement.copy_cycles(*regrouped), "Copy", received)
+
+
+def _block(work: Work, tensor: Tensor) -> int:
+    """Channels that lie side by side, in images as other ops leave them: 16 halves or 8 floats."""
+    liked = 16 if lanes_of(tensor.type.dtype) == "half" else 8
+    return work.layout_of(tensor).block or min(liked, tensor.type.shape[1])
 
 
 def _rule(*, maximum: bool, backward: bool = False) -> CostRule:
-    return lambda work: _pool(work, maximum=maximum, backward=backward)
+    def rule(work: Work) -> None:
+        if prod(work.result().shape) and prod(work.input().shape):
+            _pool(work, maximum=maximum, backward=backward)
+
+    return rule
 
 
 RULES: Final[dict[str, CostRule]] = {
