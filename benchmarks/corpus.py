@@ -1,6 +1,7 @@
 """Compile a folder of exported models, compare results with onnxruntime's, and measure both.
 
-    python -m benchmarks.corpus FOLDER [--only TEXT] [--rounds N] [--again N] [--json FILE]
+    python -m benchmarks.corpus FOLDER [--only TEXT] [--rounds N] [--again N] [--threads N]
+        [--json FILE]
 
 FOLDER holds NAME.onnx and NAME.npz (the inputs), as `tools.network_exports` and
 `tools.classical_exports` write them.  A model that onnxruntime does not run is left out.
@@ -25,7 +26,7 @@ import onnxruntime
 
 import popc
 import popc_runtime
-from benchmarks.rivals import onnxruntime_turn
+from benchmarks.rivals import THREADS, onnxruntime_turn
 from benchmarks.subjects import Subject
 from benchmarks.timing import compare_times, geometric_mean
 from popc.cli.report import format_table
@@ -51,19 +52,22 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="names that hold TEXT")
     parser.add_argument("--rounds", type=int, default=3, help="of both engines; 0: do not measure")
     parser.add_argument("--again", type=int, default=2, help="measurements of what is slower")
+    parser.add_argument("--threads", type=int, default=THREADS, help="of both engines")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to FILE")
     arguments = parser.parse_args()
     rows = []
     for path in sorted(arguments.folder.glob("*.onnx")):
         if arguments.only not in path.name:
             continue
-        row = _row(path, arguments.rounds)
+        row = _row(path, arguments.rounds, arguments.threads)
         rows.append(row)
         print(_line(row), flush=True)
     slower = [row for row in rows if row.get("ratio", 0) > 1]
     for row in slower:
         path = arguments.folder / f"{row['model']}.onnx"
-        row["again"] = [_ratio_again(path, arguments.rounds) for _ in range(arguments.again)]
+        row["again"] = [
+            _ratio_again(path, arguments.rounds, arguments.threads) for _ in range(arguments.again)
+        ]
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     print()
@@ -86,7 +90,7 @@ def _subject(path: Path) -> Subject:
     return Subject(path.stem, path, feeds, {name: list(x.shape) for name, x in feeds.items()})
 
 
-def _row(path: Path, rounds: int) -> dict[str, Any]:
+def _row(path: Path, rounds: int, threads: int) -> dict[str, Any]:
     subject = _subject(path)
     feeds = subject.feeds
     row: dict[str, Any] = {"model": path.stem, "state": "agrees"}
@@ -96,7 +100,7 @@ def _row(path: Path, rounds: int) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - its classes have no base of their own
         return row | {"state": "not run by onnxruntime", "note": _first_line(error)}
     try:
-        executable = _executable(subject)
+        executable = _executable(subject, threads)
     except popc.PopcError as error:
         return row | {"state": "refused", "note": _first_line(error)}
     names = [output.name for output in session.get_outputs()]
@@ -105,26 +109,26 @@ def _row(path: Path, rounds: int) -> dict[str, Any]:
     if not row["error"] <= _TOLERANCES.get(path.stem.rpartition(".")[2], 1e-3):
         row["state"] = "differs"
     if rounds:
-        ours, theirs = _times(subject, executable, rounds)
+        ours, theirs = _times(subject, executable, rounds, threads)
         row |= {"popc ms": ours, "onnxruntime ms": theirs, "ratio": ours / theirs}
     return row
 
 
 def _times(
-    subject: Subject, executable: popc_runtime.Executable, rounds: int
+    subject: Subject, executable: popc_runtime.Executable, rounds: int, threads: int
 ) -> tuple[float, float]:
     """Milliseconds of a run of popc and of onnxruntime, medians."""
     turns: list[Callable[[], object]] = [
         partial(executable.run, subject.feeds),
-        onnxruntime_turn(subject),
+        onnxruntime_turn(subject, threads),
     ]
     ours, theirs = compare_times(turns, rounds=rounds, seconds=0.05)
     return 1e3 * ours.median, 1e3 * theirs.median
 
 
-def _ratio_again(path: Path, rounds: int) -> float:
+def _ratio_again(path: Path, rounds: int, threads: int) -> float:
     subject = _subject(path)
-    ours, theirs = _times(subject, _executable(subject), rounds)
+    ours, theirs = _times(subject, _executable(subject, threads), rounds, threads)
     return ours / theirs
 
 
@@ -145,9 +149,10 @@ def _exact_session(path: Path) -> onnxruntime.InferenceSession:
         return onnxruntime.InferenceSession(path, options, providers=providers)
 
 
-def _executable(subject: Subject) -> popc_runtime.Executable:
+def _executable(subject: Subject, threads: int) -> popc_runtime.Executable:
     with tempfile.TemporaryDirectory() as folder:
-        return popc_runtime.load(subject.compile().save(Path(folder) / "model.popx"), threads=2)
+        path = subject.compile().save(Path(folder) / "model.popx")
+        return popc_runtime.load(path, threads=threads)
 
 
 def _first_line(error: Exception) -> str:
