@@ -165,9 +165,9 @@ _READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     "GridSample": ("align_corners", "mode", "padding_mode"),
     "GroupNorm": _NORM_OF_GROUPS,
     "GroupQueryAttention": (
-        "causal", "do_rotary", "kv_num_heads", "local_window_size", "num_heads",
-        "qk_norm_epsilon", "qk_output", "rotary_interleaved", "scale", "smooth_softmax",
-        "softcap",
+        "causal", "do_rotary", "k_quant_type", "kv_cache_bit_width", "kv_num_heads",
+        "local_window_size", "num_heads", "qk_norm_epsilon", "qk_output", "rotary_interleaved",
+        "scale", "smooth_softmax", "softcap", "v_quant_type",
     ),
     "HyperConnectionPostMix": ("num_branches",),
     "HyperConnectionPreMix": ("num_branches", "reduction_scale"),
@@ -303,10 +303,7 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
         "mask_index_type": Ignored("the result is how many elements of the mask are set, always")
     },
     (_MICROSOFT, "GroupQueryAttention"): {
-        "k_quant_type": Ignored("caches of integers are not supported", "NONE"),
-        "kv_cache_bit_width": Ignored("caches of integers are not supported", 0),
         "sliding_window_cache": Ignored("caches that are rings are not supported", 0),
-        "v_quant_type": Ignored("caches of integers are not supported", "NONE"),
     },
     (_MICROSOFT, "LinearAttention"): {
         "chunk_size": Ignored("how many tokens are computed at once changes no result")

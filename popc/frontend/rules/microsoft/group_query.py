@@ -10,6 +10,7 @@ import numpy as np
 from popc.frontend.node import Node
 from popc.frontend.rules.common import standard_op
 from popc.frontend.rules.microsoft.attention import attend, rotate, split_heads
+from popc.frontend.rules.microsoft.cache_forms import cache_form
 from popc.frontend.rules.microsoft.operators import microsoft_domain
 from popc.frontend.rules.moves import emit_reshape, emit_slice
 from popc.frontend.values import Value
@@ -19,7 +20,6 @@ from popc_runtime.format import DType
 
 __all__ = ["RULES", "attended", "lengths_of", "prompt_positions", "rotated_operands"]
 
-_UNSUPPORTED: Final = (12, 13)  # operands: scales of a quantised cache
 _STAGES: Final = {1: 2, 2: 3}  # of scores: with their mask, and after softmax
 
 
@@ -41,10 +41,15 @@ def _group_query_attention(node: Node) -> list[Value | None]:
     if given is not None and rows == total:
         given = prompt_positions(node, given)
     q, k = _rotated(node, q, k, before, given)
-    k, v = (_cached(node, x, node.optional(index), before, total) for index, x in ((3, k), (4, v)))
+    forms = [cache_form(node, 12, "k_quant_type"), cache_form(node, 13, "v_quant_type")]
+    caches = [
+        _cached(node, form.stored(node, x), node.optional(index), before, total)
+        for form, index, x in zip(forms, (3, 4), (k, v), strict=True)
+    ]
+    k, v = (form.read(node, x, q) for form, x in zip(forms, caches, strict=True))
     padded = rows != total or not node.integer("causal", 1)  # queries do not come before padding
     y, *scores = attended(node, [q, k, v], node.optional(10), lengths if padded else None)
-    return [y, k, v, *(_without_hidden(node, x) for x in scores)]
+    return [y, *caches, *(_without_hidden(node, x) for x in scores)]
 
 
 def _without_hidden(node: Node, scores: Tensor) -> Tensor:
@@ -117,8 +122,6 @@ def lengths_of(node: Node, batch: int) -> Tensor:
 
 def _projections(node: Node) -> list[Tensor]:
     """The operands q [B, N, S, H] and k, v [B, Nk, S, H], or all side by side in operand 0."""
-    if any(node.optional(index) is not None for index in _UNSUPPORTED):
-        raise ModelError("caches of integers are not supported")
     heads, kv_heads = node.integer("num_heads"), node.integer("kv_num_heads")
     q, k, v = node.input(0), node.optional(1), node.optional(2)
     if k is None or v is None:

@@ -227,18 +227,22 @@ def _recurrence(
 
 def _body(names: tuple[str, ...], *, every_state: bool) -> onnx.GraphProto:
     """One token: the state and what it meets -> the state, the answer (and the state again)."""
-    nodes, state, value = [], "state", "v"
+    nodes, state, value, turned = [], "state", "v", [0, 1, 3, 2]
 
     def add(op_type: str, inputs: list[str], output: str, **attributes: Any) -> str:
         nodes.append(helper.make_node(op_type, inputs, [output], **attributes))
         return output
 
-    if "g" in names:
-        state = add("Mul", [state, "g"], "faded")
+    fades = "g" in names
     if "b" in names:
-        known = add("MatMul", ["k", state], "known")
+        key = "k"
+        if fades:  # of the key, so that the state is only written once
+            key = add("Mul", ["k", add("Transpose", ["g"], "row", perm=turned)], "faded_key")
+        known = add("MatMul", [key, state], "known")
         value = add("Mul", [add("Sub", ["v", known], "news"), "b"], "learnt")
-    column = add("Transpose", ["k"], "column", perm=[0, 1, 3, 2])
+    if fades:
+        state = add("Mul", [state, "g"], "faded")
+    column = add("Transpose", ["k"], "column", perm=turned)
     state = add("Add", [state, add("Mul", [column, value], "outer")], "next")
     results = [state, add("MatMul", ["q", state], "answer")]
     if every_state:

@@ -63,6 +63,8 @@ def _group_query_attention(node: SizedNode) -> list[Value | None]:
 
     In a prompt (as many queries as keys in all) they begin at 0.
     """
+    if node.optional_value(12) is not None:
+        raise node.refuse("keeps caches of integers")
     caches = [node.sized(index) for index in (3, 4)]
     batch = caches[0].padded.type.shape[0]
     rows = node.input(0).type.shape[1]
