@@ -63,13 +63,14 @@ def _gemm(case: PaddedCase) -> list[Lanes]:
 # -- attention -------------------------------------------------------------------------------------
 
 _BATCH, _ROWS, _KEYS = 0, 2, 2  # axes of queries, keys and values
-_MASK, _LENGTHS = 3, 4  # operands
+_MASK, _LENGTHS, _SINKS = 3, 4, 5  # operands
 
 
 def _attention(case: PaddedCase) -> list[Lanes]:
     """Keys that are filled up have no share if a mask, lengths or the order hides them."""
     case.require_same_attributes()
-    if any(set(case.lanes(n)) - {_BATCH, _ROWS} for n in range(3)) or set(case.lanes(4)) - {_BATCH}:
+    others = [set(case.lanes(n)) - {_BATCH, _ROWS} for n in range(3)]
+    if any(others) or set(case.lanes(_LENGTHS)) - {_BATCH} or case.lanes(_SINKS):
         raise PaddingError(_OTHER_AXIS)
     q, k, v = (case.lanes(n) for n in range(3))
     keys = (k.get(_KEYS), v.get(_KEYS))

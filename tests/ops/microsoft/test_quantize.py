@@ -79,12 +79,21 @@ def test_unary(
     _compare(op_type, inputs, attributes, atol=1)
 
 
+# Windows that begin in the padding and end behind it.
+_BEYOND: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+
+
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize(
     ("op_type", "attributes"),
     [
         ("QLinearGlobalAveragePool", {}),
         ("QLinearAveragePool", {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}),
+        *(
+            ("QLinearAveragePool", {**_BEYOND, "count_include_pad": counted, "ceil_mode": ceil})
+            for counted in (0, 1)
+            for ceil in (0, 1)
+        ),
     ],
 )
 def test_pool(op_type: str, attributes: dict[str, Any], last: int) -> None:

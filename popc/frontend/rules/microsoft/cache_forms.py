@@ -19,7 +19,7 @@ _KINDS: Final = ("NONE", "PER_CHANNEL", "PER_TENSOR")
 
 @frozen
 class CacheForm:
-    """The numbers in a cache [B, N, T, H]: floats, or whole numbers of ``bits`` bits, by a scale."""
+    """The numbers in a cache [B, N, T, H]: floats, or whole ones of ``bits`` bits, by a scale."""
 
     bits: int
     scale: Tensor | None

@@ -6,7 +6,7 @@ compute in floats, quantise: they are imported like this.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -34,7 +34,7 @@ from popc.frontend.rules.onnx.integer import (
 from popc.frontend.rules.onnx.quantize import dequantize_linear, quantize_linear
 from popc.frontend.rules.onnx.rnn import LSTM_ACTIVATIONS, layer_attributes, layer_lengths
 from popc.frontend.values import Value
-from popc.ir import AttributeMap, Tensor
+from popc.ir import AttributeMap, Shape, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
@@ -80,11 +80,32 @@ def _pool(op_type: str) -> Callable[[Node], Tensor]:
         last = node.integer("channels_last", 0) != 0
         x = _dequantized(node, 0)
         x = channels_first(node, x) if last else x
-        y = standard_op(node, op_type, [x], passed_on(node, WINDOW_ATTRIBUTES))
+        attributes = passed_on(node, WINDOW_ATTRIBUTES)
+        if node.integer("count_include_pad", 0) and node.integer("ceil_mode", 0):
+            attributes |= _whole_windows(node, x.type.shape[2:])
+        y = standard_op(node, op_type, [x], attributes)
         y = channels_last(node, y) if last else y
         return _quantized(node, y, 3, node.input(0).type.dtype)
 
     return rule
+
+
+def _whole_windows(node: Node, sizes: Shape) -> dict[str, int | Sequence[int]]:
+    """Padding that windows at the end do not reach beyond: all of their elements count."""
+    if node.text("auto_pad", "NOTSET") != "NOTSET":
+        return {}
+    kernel = node.integers("kernel_shape")
+    rank = len(kernel)
+    strides = node.integers("strides", (1,) * rank)
+    pads = node.integers("pads", (0,) * 2 * rank)
+    ends = []
+    for axis, (size, window, stride) in enumerate(zip(sizes, kernel, strides, strict=True)):
+        begin, end = pads[axis], pads[rank + axis]
+        count = -(-(size + begin + end - window) // stride)
+        if count * stride >= size + begin:  # a window of padding alone is left out
+            count -= 1
+        ends.append(max(end, count * stride + window - size - begin))
+    return {"pads": [*pads[:rank], *ends], "ceil_mode": 0}
 
 
 def _softmax(node: Node) -> Tensor:
