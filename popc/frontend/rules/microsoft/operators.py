@@ -300,6 +300,24 @@ def as_standard(*names: str) -> ImportRule:
     return rule
 
 
+def _range(node: Node) -> RuleResult:
+    """The standard's Range, whose step may be absent: then it is one."""
+    start = node.value(0)
+    step = node.optional_value(2)
+    if step is None:
+        step = node.constant(1, node.input(0).type.dtype)
+    names = node.output_names
+    return standard_values(node, "Range", [start, node.value(1), step], names)
+
+
+def _gather_nd(node: Node) -> RuleResult:
+    """The standard's GatherND, whose indices may be int32."""
+    index = node.value(1)
+    if isinstance(index, Tensor) and index.type.dtype is not DType.INT64:
+        index = node.emit("Cast", [index], {"to": DType.INT64.value})
+    return standard_values(node, "GatherND", [node.value(0), index], node.output_names)
+
+
 RULES: Final = microsoft_domain(
     {
         "BiasAdd": _bias_add,
@@ -313,7 +331,7 @@ RULES: Final = microsoft_domain(
         "FusedConv": fused_conv,
         "FusedGemm": _fused_gemm,
         "FusedMatMul": _fused_matmul,
-        "GatherND": as_standard(),
+        "GatherND": _gather_nd,
         "Gelu": _gelu,
         "GridSample": as_standard("align_corners", "mode", "padding_mode"),
         "Inverse": same_op,
@@ -322,7 +340,7 @@ RULES: Final = microsoft_domain(
         "NhwcMaxPool": _nhwc_max_pool,
         "Pad": as_standard("mode"),
         "QuickGelu": _quick_gelu,
-        "Range": as_standard(),
+        "Range": _range,
         "SampleOp": _echo,
         "TransposeMatMul": _fused_matmul,
         "Trilu": as_standard("upper"),
