@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Final
+
+import numpy as np
 
 from popc.frontend.node import Node
 from popc.frontend.rules.common import ONNX, standard_op, standard_ops
@@ -33,12 +36,17 @@ def _skip_layer_normalization(node: Node) -> list[Value | None]:
 
 
 def _skip_simplified(node: Node) -> list[Value | None]:
-    """RMSNormalization of input + skip + bias; there is no mean to return."""
+    """RMSNormalization of input + skip + bias; the mean that is returned is zero."""
     total = plus(node, node.input(0), node.input(1), node.optional(3))
     epsilon = node.number("epsilon", _EPSILON)
     y = standard_op(node, "RMSNormalization", [total, node.input(2)], {"epsilon": epsilon})
     inverse = _inverse_rms(node, total, -1, epsilon) if node.wants_output(2) else None
-    return [y, None, inverse, total]
+    mean = None
+    if node.wants_output(1):
+        shape = (*total.type.shape[:-1], 1)
+        node.require_room(prod(shape))
+        mean = node.constant(np.zeros(shape), DType.FLOAT32)
+    return [y, mean, inverse, total]
 
 
 def _simplified(node: Node) -> list[Value | None]:
