@@ -315,7 +315,7 @@ def test_every_native_opcode_is_tested_here() -> None:
     here = {
         *_UNARY,
         *("Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu", "Where", "MatMul", "Gemm"),
-        *("Ctc", "MatMulNBits"),
+        *("Ctc", "ExpertMatMul", "ExpertMatMulNBits", "MatMulNBits"),
         "RemoteGather",  # see tests/streaming/test_rows.py and test_every_instruction.py
         "TreeEnsemble",  # see tests/ops/test_trees.py and test_every_instruction.py
         *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not"),

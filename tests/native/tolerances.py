@@ -34,6 +34,7 @@ _SUMS: Final = frozenset(
         *("ConvWeightsGrad", "CumSum", "Gelu", "Gemm", "GridSample", "GRU", "LayerNormalization"),
         *("GroupNormalization", "GroupNormalizationGrad"),
         *("InstanceNormalization", "InstanceNormalizationGrad"),
+        *("ExpertMatMul", "ExpertMatMulNBits"),
         *("DeformConv", "GridSampleGrad", "GridSampleGridGrad"),
         *("Ctc", "CumProdGrad", "LambSquare"),
         *(

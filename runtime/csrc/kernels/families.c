@@ -25,6 +25,7 @@
     _(DOUBLES)             \
     _(DROPOUTS)            \
     _(DYNAMIC_BYTES)       \
+    _(EXPERTS)             \
     _(EXTREMES)            \
     _(FOLDED_LINES)        \
     _(FOLDED_WINDOWS)      \

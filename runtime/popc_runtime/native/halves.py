@@ -57,6 +57,8 @@ _ROUNDED_ONCE: Final = frozenset(
         "Det",
         "EluGrad",
         "ErfGrad",
+        "ExpertMatMul",
+        "ExpertMatMulNBits",
         "FakeQuantizeGrad",
         "GRU",
         "GatherGrad",

@@ -9,7 +9,6 @@
 #include "nbits_bytes.h"
 
 enum {
-    BLOCK_STEP = 16,  // what blocks are multiples of: whole words
     ROW_CHUNK = 1 << 17,  // products of a chunk of a single row
     MOST_CHUNKS = 64,  // of a few rows: enough for any number of threads
     FEW_CHUNKS = 16,  // fewer chunks of columns than these are divided into rows too
@@ -31,55 +30,6 @@ typedef struct {
 // -- preparing ------------------------------------------------------------------------------------
 
 static bool is_of_bytes(const State *state) { return state->rounded && state->form != PORTABLE; }
-
-// Zero points, less the middle of the range, in panels like those of scales, or in the order of scales.
-static bool pack_zeros(State *state, const Tensor *zero) {
-    PackedBits *bits = &state->bits;
-    const int64_t panels = ceil_div(bits->rows, PANEL_COLUMNS), count = panels * bits->blocks;
-    const bool floats = zero->dtype == F32, in_panels = !is_of_bytes(state);
-    const size_t size = floats ? sizeof(float) : 1;
-    char *offsets = state->offsets = calloc((size_t)(count * PANEL_COLUMNS + LANES), size);
-    if (!offsets) return false;
-    const int64_t row_bytes = ceil_div(bits->blocks * bits->width, 8);
-    const int middle = 1 << (bits->width - 1), mask = 2 * middle - 1;
-    for (int64_t row = 0; row < bits->rows; row++) {
-        for (int64_t block = 0; block < bits->blocks; block++) {
-            const int64_t panel = row / PANEL_COLUMNS * bits->blocks + block;
-            const int64_t to = in_panels ? panel * PANEL_COLUMNS + row % PANEL_COLUMNS
-                                         : row * bits->blocks + block;
-            const int64_t place = block * bits->width;
-            if (floats) {
-                const float value = ((const float *)zero->data)[row * bits->blocks + block];
-                ((float *)offsets)[to] = value - (float)middle;
-            } else {
-                const uint8_t byte = (uint8_t)zero->data[row * row_bytes + place / 8];
-                offsets[to] = (char)((byte >> place % 8 & mask) - middle);
-            }
-        }
-    }
-    if (floats)
-        bits->float_offsets = (const float *)offsets;
-    else
-        bits->offsets = (const int8_t *)offsets;
-    return true;
-}
-
-static bool zeros_fit(const PackedBits *bits, const Tensor *zero) {
-    if (!zero->data) return true;
-    const int64_t row_bytes = ceil_div(bits->blocks * bits->width, 8);
-    return zero->constant &&
-           (holds(zero, F32, bits->rows * bits->blocks) || holds(zero, U8, bits->rows * row_bytes));
-}
-
-static bool weights_fit(const PackedBits *bits, const Tensor *packed, const Tensor *scale) {
-    if (bits->width != 2 && bits->width != 4 && bits->width != 8) return false;
-    if (bits->block < BLOCK_STEP || bits->block > MOST_BYTES || bits->block % BLOCK_STEP)
-        return false;
-    return packed->dims[1] == ceil_div(bits->k, bits->block) &&
-           packed->dims[2] == bits->block / 8 * bits->width && packed->dtype == U8 &&
-           is_contiguous(packed) && (intptr_t)packed->data % 4 == 0 &&
-           holds(scale, F32, bits->rows * bits->blocks);
-}
 
 static bool is_power_of_two(int64_t number) { return (number & (number - 1)) == 0; }
 
@@ -111,16 +61,12 @@ static bool read_operands(State *state, Params *params, Tensor *zero) {
         .left_row = left.strides[0] / (int64_t)sizeof(float),
         .left = (const float *)left.data,
         .out = (float *)out.data,
-        .bits =
-            {(const float *)packed.data, (const float *)scale.data, (const int32_t *)groups.data,
-             NULL, NULL, n, k, packed.dims[1], block, 0, (int)width},
     };
+    if (!ISA(lay_out_bits)(&state->bits, &packed, &scale, n, k, width, block)) return false;
     state->epilogue.column_bias = (const float *)bias.data;
-    PackedBits *bits = &state->bits;
-    if (width < 0 || width > 8 || !weights_fit(bits, &packed, &scale)) return false;
-    bits->words = bits->blocks * (block / 32 * width + block % 32 * width / 32);
-    return zeros_fit(bits, zero) && may_hold(&groups, I32, k) && are_apart(&groups, &out) &&
-           may_hold(&bias, F32, n) && read_form(state, params);
+    state->bits.groups = (const int32_t *)groups.data;
+    return may_hold(&groups, I32, k) && are_apart(&groups, &out) && may_hold(&bias, F32, n) &&
+           read_form(state, params);
 }
 
 static bool is_row(const State *state) { return state->m == 1 && !state->bits.groups; }
@@ -166,7 +112,8 @@ static void *prepare(Params *params, Needs *needs) {
         free(state);
         return NULL;
     }
-    if (zero.data && !pack_zeros(state, &zero)) {
+    const bool in_panels = !is_of_bytes(state);
+    if (zero.data && !ISA(pack_zeros)(&state->bits, &zero, in_panels, &state->offsets)) {
         release(state);
         return NULL;
     }

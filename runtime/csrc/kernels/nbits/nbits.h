@@ -2,6 +2,7 @@
 #ifndef POPC_NBITS_H
 #define POPC_NBITS_H
 
+#include "../../tensor.h"
 #include "../support/simd.h"
 
 #if defined(__AVX2__)
@@ -46,6 +47,15 @@ typedef struct {
     const float *float_offsets;
     const float *next;  // words that will be turned after these
 } Turned;
+
+// What is stored of `rows` rows of `k` numbers; false if it does not fit.  The operands lie without gaps.
+bool ISA(lay_out_bits)(
+    PackedBits *bits, const Tensor *numbers, const Tensor *scales, int64_t rows, int64_t k,
+    int64_t width, int64_t block);
+
+// Zero points, which are final, less the middle of the range: in panels like those of scales, or in the
+// order of scales.  They lie in `memory`, which is to be freed, whether they fit or not.
+bool ISA(pack_zeros)(PackedBits *bits, const Tensor *zero, bool in_panels, void **memory);
 
 // Rows from `first` on, a multiple of 16, in `to`, which has room for words and scales of 16 rows.
 Turned ISA(turn_bits)(const PackedBits *bits, int64_t first, float *to);

@@ -131,6 +131,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "Where",
         "Xor",
     ),
+    "experts": ("ExpertMatMul", "ExpertMatMulNBits"),
     "fused": ("FusedElementwise",),
     "host": ("IoTileCopy",),
     "image": ("GridSample",),
