@@ -9,7 +9,8 @@ tests/CMakeLists.txt there describes: sums are 32 bits wide.  Products, reductio
 layers run forward only; the others are a step of training, which is forward, both gradients and the
 update of the weights, if there are any.  It models phases as this project does, but not the launch
 of vertices, and no conflicts of exchanges.  Operands of its pools lie in groups of 8 channels,
-which have to be made sixteens; here they lie as the pool wants them.
+which have to be made sixteens; here they lie as the pool wants them.  Its products are planned as
+poplin did then, with columns for the field (`vendor_layers.toml`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from popc.request import CompileRequest
 __all__ = ["Layer", "cycles_of", "deviations", "read_layers"]
 
 _LAYERS: Final = Path(__file__).with_name("vendor_layers.csv")
+_TARGET: Final = str(_LAYERS.with_suffix(".toml"))
 # What moves data between host and chip, and in training the loss; Poplar's figures have neither.
 _HOST: Final = frozenset({"HostLoad", "HostStore"})
 _LOSS: Final = frozenset({"Mul", "ReduceSum"})
@@ -70,7 +72,7 @@ def _layer(row: dict[str, str]) -> Layer:
     )
 
 
-def cycles_of(layer: Layer, target: str = "ipu2") -> int:
+def cycles_of(layer: Layer, target: str = _TARGET) -> int:
     """The cycles of a layer by popc's model."""
     training: dict[str, Any] = {}
     if layer.trained:

@@ -209,6 +209,10 @@ def _value_problems(label: str, key: str, value: object) -> Iterator[str]:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
             yield f"{label} is {value!r}, but must be above 0 and at most 1"
         return
+    if key == "products_by_columns":
+        if not isinstance(value, bool):
+            yield f"{label} is {value!r}, but must be true or false"
+        return
     if isinstance(value, bool) or not isinstance(value, int):
         yield f"{label} is {value!r}, but must be a whole number"
         return

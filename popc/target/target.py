@@ -35,7 +35,11 @@ class Tile:
 
 @frozen
 class Conv:
-    """The units for accumulating matrix products, by types of operands and results."""
+    """The units for accumulating matrix products, by types of operands and results.
+
+    With ``products_by_columns`` products are planned as in poplin's first years, when the columns
+    of the result were the field of the convolution that a product is, not the rows.
+    """
 
     fp16_in_fp16_out_units: int
     fp16_in_fp32_out_units: int
@@ -43,6 +47,7 @@ class Conv:
     coefficient_load_bytes_per_cycle: int
     pipeline_depth: int
     fp8_in_fp16_out_units: int = 0
+    products_by_columns: bool = False
 
 
 @frozen

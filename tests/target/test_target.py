@@ -83,6 +83,7 @@ def test_all_problems_of_a_file_are_reported() -> None:
     data: dict[str, Any] = tomllib.loads(preset_text("ipu2"))
     data["tile"] |= {"count": 0, "clock_hz": "fast", "interleaved_bytes": 1 << 30, "cores": 3}
     data["links"] |= {"topology": "torus", "efficiency": 2}
+    data["conv"]["products_by_columns"] = 1
     data["colour"] = "red"
     del data["host"]
     with pytest.raises(OptionError) as caught:
@@ -91,10 +92,11 @@ def test_all_problems_of_a_file_are_reported() -> None:
     for part in (
         "tile.count is 0", "tile.clock_hz is 'fast'", "tile.cores is unknown",
         "tile.interleaved_bytes is 1,073,741,824, more", "links.topology is 'torus'",
-        "links.efficiency is 2", "colour is unknown", "[host] is missing",
+        "links.efficiency is 2", "products_by_columns is 1, but must be true", "colour is unknown",
+        "[host] is missing",
     ):  # fmt: skip
         assert part in text
-    assert len(caught.value.details) == 8
+    assert len(caught.value.details) == 9
 
 
 def test_missing_fields_and_chips_without_links() -> None:

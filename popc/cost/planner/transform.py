@@ -158,14 +158,15 @@ def _expected(
     ``sizes``: bytes of inputs and weights of a tile, elements of its results.
     """
     memcpy, speed = target.tile.memcpy_bytes_per_cycle, target.exchange.bytes_per_cycle
-    moved = problem.swapped or problem.expanded > 1
+    swaps = problem.swapped is not (problem.product and target.conv.products_by_columns)
+    moved = swaps or problem.expanded > 1
     pads, ends = _pads_inputs(problem, method), _pads_outputs(problem, method)
     cycles: Count = 0
     uses = (
         (moved or pads or copies_inputs(problem, method), sizes[0], problem.inputs_type),
         (moved or pads or ends or copies_weights(problem, method), sizes[1], problem.inputs_type),
         (
-            (problem.swapped and problem.expanded == 1) or ends,
+            (swaps and problem.expanded == 1) or ends,
             sizes[2] * BYTES[problem.output_type],
             problem.output_type,
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from popc.cost.formulas.elementwise import non_linear
 from popc.cost.formulas.movement import dynamic_slice
 from popc.cost.mapping import lanes_of
 from popc.cost.planner import ROWS
@@ -24,7 +25,7 @@ def _layer(kind: str, *, backward: bool) -> CostRule:
         start = len(work.phases)
         _step(work, kind, batch, inputs, hidden)
         if backward:  # gradients of the gates, then by input and by weights
-            _cell(work, kind, batch * hidden)
+            _cell_gradient(work, kind, batch * hidden)
             work.matmul(1, batch, _GATES[kind] * hidden, inputs + hidden, x.dtype)
         work.repeat(start, steps * directions)
         if backward:
@@ -36,22 +37,52 @@ def _layer(kind: str, *, backward: bool) -> CostRule:
 
 
 def _step(work: Work, kind: str, batch: int, inputs: int, hidden: int) -> None:
+    """A cell in place, as popnn's for inference: state and gates lie alike.
+
+    A step takes its rows out of the input, puts its state into the result and counts itself.
+    """
+    dtype, size = work.input().dtype, batch * hidden
+    _piece_of_sequence(work, "slice", batch * inputs)
+    gates = 2 if kind == "GRU" else _GATES[kind]
+    work.matmul(1, batch, inputs + hidden, gates * hidden, dtype)
+    _gates(work, kind, gates, size, hidden)
+    if kind == "LSTM":  # both summands of the new state at once
+        work.binary("add", size=2 * size, dtype=dtype)
+        work.binary("add", size=size, dtype=dtype)
+        work.unary("tanh", size=size, dtype=dtype)
+        work.binary("add", size=size, dtype=dtype)
+    elif kind == "GRU":
+        work.binary("add", size=size, dtype=dtype)
+        work.matmul(1, batch, inputs + hidden, hidden, dtype)
+        _gates(work, "RNN", 1, size, hidden)
+        work.binary("add", "add", "add", size=size, dtype=dtype)
+    _piece_of_sequence(work, "update", size)
+    work.binary("add", size=1, dtype=DType.INT32)
+
+
+def _piece_of_sequence(work: Work, name: str, size: int) -> None:
     dtype = work.input().dtype
     vector = 4 if lanes_of(dtype) == "half" else 2
-    share = work.machine.share(batch * (inputs + hidden), dtype)
-    work.compute("slice", dynamic_slice(share, 2, vector), "DynamicSlice")
-    if kind == "GRU":
-        work.matmul(1, batch, inputs + hidden, 2 * hidden, dtype)
-        work.unary("sigmoid", size=2 * batch * hidden, dtype=dtype)
-        work.binary("add", size=batch * hidden, dtype=dtype)
-        work.matmul(1, batch, inputs + hidden, hidden, dtype)
-    else:
-        work.matmul(1, batch, inputs + hidden, _GATES[kind] * hidden, dtype)
-    _cell(work, kind, batch * hidden)
+    share = work.machine.share(size, dtype)
+    work.compute(name, dynamic_slice(share, 1, vector), "DynamicSlice")
 
 
-def _cell(work: Work, kind: str, size: int) -> None:
-    """Bias and gates; LSTM's sigmoids and tanh are one compute set."""
+def _gates(work: Work, kind: str, gates: int, size: int, hidden: int) -> None:
+    """A product's results, which come to where the state is; bias and non-linearities in place."""
+    dtype = work.input().dtype
+    work.reorder(gates * size, hidden, dtype, "gates", 16)
+    work.binary("add", size=gates * size, dtype=dtype)
+    squashed = {"LSTM": 3, "GRU": 2, "RNN": 0}[kind]  # by a sigmoid, others by tanh
+    cycles = sum(
+        non_linear(name, lanes_of(dtype), work.share(count * size, dtype))
+        for name, count in (("sigmoid", squashed), ("tanh", gates - squashed))
+        if count
+    )
+    work.compute("non_linear", int(cycles), "NonLinearity")
+
+
+def _cell_gradient(work: Work, kind: str, size: int) -> None:
+    """Gradients of bias, gates and state."""
     dtype = work.input().dtype
     work.binary("add", size=_GATES[kind] * size, dtype=dtype)
     if kind == "LSTM":
@@ -67,9 +98,9 @@ def _quantized_lstm(work: Work) -> None:
     x, r = work.input(0), work.input(2)
     for weights in (work.input(1), r):
         work.cast(DType.INT8, x.dtype, weights.size)
-        work.binary("mul", size=weights.size, dtype=x.dtype)
+        work.binary("add", size=weights.size, dtype=x.dtype)
     for size in (x.size, x.shape[0] * x.shape[1] * r.shape[0] * r.shape[2]):
-        work.binary("mul", "add", size=size, dtype=x.dtype)
+        work.binary("add", "add", size=size, dtype=x.dtype)
         work.unary("round", size=size, dtype=x.dtype)
     _layer("LSTM", backward=False)(work)
 
