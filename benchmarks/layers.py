@@ -81,6 +81,8 @@ def cycles_of(layer: Layer, target: str = _TARGET) -> int:
             "optimizer": {"type": "sgd", "learning_rate": 0.01},
         }
     options: dict[str, Any] = {"target": target}
+    if layer.kind == "product":  # both operands lie as it wants them
+        options["states"] = {"a": "hold"}
     if layer.tiles:
         options["tiles_per_ipu"] = layer.tiles
     request = CompileRequest.of(model_of(layer), options=options, **training)

@@ -12,7 +12,7 @@ from benchmarks.layers import cycles_of, read_layers
 @pytest.mark.parametrize(
     ("family", "off"),
     [
-        ("product, half", 0.1),
+        ("product, half", 0.08),
         ("dense, half", 0.09),
         ("conv 1x1", 0.06),
         ("conv", 0.07),
