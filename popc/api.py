@@ -14,7 +14,6 @@ from popc.frontend import ModelSource
 from popc.ir import dissolve
 from popc.ops.shared import sharing
 from popc.progress import UNWATCHED, OnProgress, Watch
-from popc.reporting.budget import check_budget
 from popc.reporting.estimation import (
     check_target,
     chooses_target,
@@ -96,7 +95,10 @@ def archive_of_requests(
         programs += [compile_evaluation(program, watch) for program in compiled]
     archive = archive_of(programs, fits, watch)
     for program in programs:
-        check_budget(program, archive, against)
+        if against is not None or program.planned.options.budget:
+            from popc.reporting.budget import check_budget
+
+            check_budget(program, archive, against)
     return archive
 
 

@@ -15,14 +15,14 @@ from popc.devices import (
 from popc.frontend import ImportedModel, LoadedModel, import_model
 from popc.ir import Graph, Op, Tensor, format_graph
 from popc.lowering import lower
-from popc.memory import MemoryPlan, check_plan, format_plan, plan_memory
+from popc.memory import MemoryPlan, format_plan, plan_memory
 from popc.ops.index_limits import index_limits
 from popc.options import Algorithm, Options
 from popc.placement import start_placement
 from popc.printable import counted
 from popc.progress import UNWATCHED, Made, OnBytes, Snapshot, Stage, Watch, no_bytes
 from popc.request import CompileRequest
-from popc.schedule import Schedule, build_schedule, check_schedule, format_schedule
+from popc.schedule import Schedule, build_schedule, format_schedule
 from popc.training import add_state, resume_state
 from popc.transforms import (
     PassReport,
@@ -174,12 +174,16 @@ def plan_transformed(program: Transformed, watch: Watch = UNWATCHED) -> Planned:
             plan_of = partial(_plan, program)
             schedule, plan, costs = lowest_on_device(graph, schedule, options, plan_of)
         if options.verify_ir:
+            from popc.schedule import check_schedule
+
             _require_none("schedule", check_schedule(graph, schedule))
         watch.show(Snapshot.FINAL, graph, schedule.orders[graph])
         made(f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule))
     with watch.stage(Stage.PLAN) as made:
         plan = plan or _plan(program, schedule, watch.counter(Stage.PLAN))
         if options.verify_ir:
+            from popc.memory import check_plan
+
             _require_none("memory plan", check_plan(graph, schedule, plan))
         _require_addressable(plan, options.replicated_graph_count)
         made(f"{plan.arena_bytes:,} bytes", lambda: format_plan(plan))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
 from typing import Any, Final
 
 import numpy as np
 
 from popc.frontend import LoadedModel
 from popc.request import CompileRequest
+from popc_runtime.format.digests import sha256
 
 __all__ = ["provenance_of"]
 
@@ -47,7 +47,7 @@ def _bound(value: Any) -> str:
     array = np.asarray(value)
     if array.size <= _MOST_VALUES:
         return _text(array.tolist())
-    digest = sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+    digest: str = sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
     return f"{array.dtype}[{_text(array.shape)}] sha256 {digest}"
 
 

@@ -11,7 +11,6 @@ import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, Final
 
@@ -152,6 +151,8 @@ def _listen(output: IO[str] | None, tell: Callable[[str], None]) -> deque[str]:
 
 def _digest(model: ForeignModel) -> str:
     """SHA-256 over names and content of all files of a model."""
+    from hashlib import file_digest, sha256
+
     root = model.program if model.program.is_dir() else model.program.parent
     whole = sha256()
     for path in model.files:

@@ -7,12 +7,12 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from popc.frontend import messages as onnx
-from popc.frontend.names import default_domain_name
+from popc.frontend.names import default_domain_name, did_you_mean, listed, shown
 from popc.frontend.tensors import onnx_type_of
 from popc.frontend.values import SequenceValue, Value
 from popc.frontend.walk import nested_graphs
 from popc.ir import Tensor
-from popc_runtime.errors import ModelError
+from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["FunctionBody", "FunctionTable", "find_schema"]
@@ -80,6 +80,26 @@ class FunctionTable:
     def bodies(self) -> tuple[FunctionBody, ...]:
         """The functions of the model."""
         return tuple(self._local.values())
+
+    def require(self, patterns: Iterable[str]) -> None:
+        """Refuse patterns that are for no function of the model.
+
+        Raises:
+            OptionError: there are some.
+        """
+        names = [body.proto.name for body in self.bodies]
+        details = [
+            f"there is no function {shown(pattern)!r}{did_you_mean(pattern, names)}"
+            for pattern in patterns
+            if not any(body.is_called(pattern) for body in self.bodies)
+        ]
+        if details:
+            raise OptionError(
+                "outlined_functions names functions that the model does not have",
+                subject="outlined_functions",
+                details=tuple(details),
+                hint=f"its functions are {listed(names)}" if names else "it has none",
+            )
 
     def local(self, domain: str, name: str, overload: str) -> FunctionBody | None:
         """A function that the model defines."""

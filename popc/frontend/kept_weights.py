@@ -7,7 +7,6 @@ in their place stands where in the file they are.  A file that is unusual is rea
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from popc.frontend import messages as onnx
 from popc.frontend.external import hold
 from popc_runtime.format import Array
+from popc_runtime.format.digests import sha256
 from popc_runtime.format.workers import begin_call
 from popc_runtime.process.paths import open_regular
 
@@ -75,7 +75,8 @@ def read_without_weights(path: Path) -> KeptModel | None:
 
 
 def _digest_of(content: Array) -> str:
-    return hashlib.sha256(content.data).hexdigest()
+    found: str = sha256(content.data).hexdigest()
+    return found
 
 
 class _UnusualError(Exception):

@@ -1,12 +1,11 @@
 """Read an ONNX model and make sure that it is one.
 
-Memory: the bytes of the file are released once they are parsed, and tensors in external files are
-mapped, not read.
+Memory: the bytes of the file are released once they are parsed, unless large weights stay in them;
+tensors in external files are mapped, not read.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -27,10 +26,10 @@ from popc.frontend.names import default_domain_name
 from popc.frontend.structure import assumed_opset, check_structure, sort_nodes
 from popc.frontend.tensors import decode_tensor, dtype_from_onnx
 from popc.frontend.texts import read_text, unpacked
-from popc.frontend.unsigned_weights import with_unsigned_weights
 from popc.frontend.walk import all_nodes, nested_graphs, node_name
 from popc_runtime.errors import ModelError, ResourceError, UsageError
 from popc_runtime.format import MAGIC, Array
+from popc_runtime.format.digests import sha256
 from popc_runtime.format.workers import begin_call
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.process.paths import read_regular, usable_path
@@ -261,7 +260,8 @@ def _parse_and_hash(data: bytes) -> tuple[onnx.ModelProto, str]:
 
 
 def _digest_of_bytes(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    found: str = sha256(data).hexdigest()
+    return found
 
 
 def _parse(data: bytes) -> onnx.ModelProto:
@@ -313,6 +313,8 @@ def expose_tensors(model: LoadedModel, names: Sequence[str]) -> bytes:
     Raises:
         ResourceError: that is too large for one message.
     """
+    from popc.frontend.unsigned_weights import with_unsigned_weights
+
     copy = onnx.ModelProto()
     copy.CopyFrom(model.proto)
     kept = {info.name: info for info in copy.graph.output}

@@ -27,14 +27,12 @@ from popc.frontend.kept import define_states, write_states
 from popc.frontend.known import KnownValues, freeze
 from popc.frontend.load import LoadedModel
 from popc.frontend.model_functions import ModelFunctions
-from popc.frontend.names import did_you_mean, listed, shown
+from popc.frontend.names import listed
 from popc.frontend.narrow_weights import with_narrow_weights_as_bytes
 from popc.frontend.outputs import add_outputs, require_bounds_of_sizes, wanted_outputs
-from popc.frontend.remedies import advise_on_inputs, advise_on_shapes
 from popc.frontend.sizes import SizeTable
 from popc.frontend.states import NO_STATES, States, advise_on_caches, find_states
 from popc.frontend.tensors import dtype_from_onnx, is_supported
-from popc.frontend.unsupported import find_unsupported
 from popc.frontend.updates import written_names
 from popc.frontend.values import (
     OptionalValue,
@@ -47,7 +45,7 @@ from popc.frontend.walk import all_nodes, differentiated_names, needed_nodes
 from popc.frontend.words import TensorLabels, known_words, labels_of
 from popc.frontend.written import lost_statistics
 from popc.ir import Graph, Tensor, TensorType
-from popc_runtime.errors import ModelError, OptionError, TooMuchWorkError, UnsupportedOpError
+from popc_runtime.errors import ModelError, TooMuchWorkError, UnsupportedOpError
 from popc_runtime.format import DType
 from popc_runtime.ground.frozen import frozen, replace
 
@@ -118,12 +116,16 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
     try:
         return _import(loaded, bindings, context, graph)
     except OpenDimensionsError as error:
+        from popc.frontend.remedies import advise_on_shapes
+
         hint = advise_on_shapes(attempt, loaded, bindings, error.inputs)
         error.hint = advise_on_caches(loaded, hint, error.inputs)
         raise
     except (UnsupportedOpError, TooMuchWorkError):
         raise
     except ModelError as error:
+        from popc.frontend.remedies import advise_on_inputs
+
         advice = advise_on_inputs(attempt, loaded, bindings, graph, context.known)
         error.hint = advice or error.hint
         raise
@@ -132,30 +134,12 @@ def import_model(loaded: LoadedModel, bindings: Bindings | None = None) -> Impor
 def _context(loaded: LoadedModel, bindings: Bindings) -> ImportContext:
     budget = ImportBudget(bindings.limits)
     functions = FunctionTable(loaded.proto.functions)
-    _require_functions(functions, bindings.outlined)
+    functions.require(bindings.outlined)
     known = KnownValues(budget)
     sizes = SizeTable(known, bindings.bounds)
     context = ImportContext(functions, budget, known, sizes, loaded.base_dir)
     context.outlined = bindings.outlined
     return context
-
-
-def _require_functions(functions: FunctionTable, patterns: Iterable[str]) -> None:
-    """Refuse patterns that are for no function of the model."""
-    bodies = functions.bodies
-    names = [body.proto.name for body in bodies]
-    details = [
-        f"there is no function {shown(pattern)!r}{did_you_mean(pattern, names)}"
-        for pattern in patterns
-        if not any(body.is_called(pattern) for body in bodies)
-    ]
-    if details:
-        raise OptionError(
-            "outlined_functions names functions that the model does not have",
-            subject="outlined_functions",
-            details=tuple(details),
-            hint=f"its functions are {listed(names)}" if names else "it has none",
-        )
 
 
 def _attempt(loaded: LoadedModel, bindings: Bindings) -> None:
@@ -185,10 +169,7 @@ def _import(
     write_states(importer, states)
     _freeze(importer, is_variable, states)
     if context.problems.unsupported:
-        # What follows an unknown node has not been looked at: name everything at once.
-        for row in find_unsupported(loaded):
-            if not row.concerns_type:
-                context.problems.unsupported[row.problem] = list(row.nodes)
+        _name_all_unsupported(context, loaded)
     context.problems.raise_if_any()
     results = [(name, importer.lookup(name)) for name in wanted]
     sequences, sizes = add_outputs(importer.graph, results)
@@ -208,6 +189,15 @@ def _import(
         updates=tuple(importer.updates.values.items()),
         functions=ModelFunctions.of(loaded, partial(_context, loaded, bindings)),
     )
+
+
+def _name_all_unsupported(context: ImportContext, loaded: LoadedModel) -> None:
+    """Name everything at once: what follows an unknown node has not been looked at."""
+    from popc.frontend.unsupported import find_unsupported
+
+    for row in find_unsupported(loaded):
+        if not row.concerns_type:
+            context.problems.unsupported[row.problem] = list(row.nodes)
 
 
 def _wide_sums(context: ImportContext) -> list[str]:

@@ -12,7 +12,6 @@ same with other operands.  Constants are not captured: each graph holds its own,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, count, islice, repeat, takewhile
 from typing import ClassVar
 
@@ -20,13 +19,14 @@ from popc.ir.ordering import Ordering, find_reached, order_by_links
 from popc.ir.settings import OpSettings
 from popc.ir.types import AttributeMap, TensorKind, TensorType, require_possible
 from popc_runtime.format import Array, VariableRole
+from popc_runtime.ground.frozen import distinct, field
 
 __all__ = ["Graph", "Op", "Tensor"]
 
 _ACTIVATION, _INPUT, _CONSTANT, _VARIABLE = TensorKind  # looking them up takes long
 
 
-@dataclass(eq=False, slots=True)
+@distinct
 class Tensor:
     """A value.
 
@@ -64,7 +64,7 @@ class Tensor:
         return f"%{self.name}: {self.type}"
 
 
-@dataclass(eq=False, slots=True)
+@distinct
 class Op:
     """One operation.  ``inputs`` and ``outputs`` are changed only through `Graph`."""
 

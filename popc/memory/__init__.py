@@ -1,9 +1,14 @@
 """The places of all tensors: views, memory taken over in place, offsets."""
 
-from popc.memory.check import check_plan
+from typing import TYPE_CHECKING
+
 from popc.memory.plan import ConstantBlock, MemoryPlace, MemoryPlan
 from popc.memory.planner import plan_memory
 from popc.memory.text import format_plan
+from popc_runtime.ground.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from popc.memory.check import check_plan
 
 __all__ = [
     "ConstantBlock",
@@ -13,3 +18,5 @@ __all__ = [
     "format_plan",
     "plan_memory",
 ]
+
+__getattr__ = lazy_names(__name__, {"check_plan": "popc.memory.check"})

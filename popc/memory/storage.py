@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from popc.ir import Graph, Op, Tensor
 from popc.memory.clock import TickSpan
 from popc_runtime.format import Region
-from popc_runtime.ground.frozen import frozen, mutable
+from popc_runtime.ground.frozen import distinct, frozen, mutable
 
 __all__ = ["Buffer", "BufferRange", "Site", "Storage"]
 
 
-@dataclass(eq=False, slots=True)
+@distinct
 class Buffer:
     """A piece of memory that is allocated as a whole.
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from hashlib import sha256
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
 from popc_runtime.format import Array
+from popc_runtime.format.digests import sha256
 
 __all__ = ["content_digest", "shared", "shared_source", "sharing"]
 
@@ -103,7 +103,8 @@ def content_digest(array: Array) -> bytes:
 
     def digest() -> bytes:
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return sha256(flat.data).digest()
+        found: bytes = sha256(flat.data).digest()
+        return found
 
     return shared("digest", [array], digest)
 

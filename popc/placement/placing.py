@@ -9,7 +9,6 @@ from popc.options import Options, VirtualGraphMode, placement_conflicts
 from popc.placement.check import check_places, check_stages, check_updates
 from popc.placement.copies import insert_copies
 from popc.placement.filling import fill_places, is_placed
-from popc.placement.layers import split_by_layers
 from popc.placement.phases import assign_phases, check_phases
 from popc.placement.sequences import number_sequences
 from popc.placement.splitting import split_automatically
@@ -98,6 +97,8 @@ def place(graph: Graph, options: Options, *, trains: bool) -> int:
 def _split(graph: Graph, options: Options, *, trains: bool) -> int:
     """Divide a model among chips, by layers or by bytes; how many ops it has."""
     if options.layers_per_ipu:
+        from popc.placement.layers import split_by_layers
+
         return split_by_layers(graph, options.layers_per_ipu)
     return split_automatically(
         graph,

@@ -1,15 +1,20 @@
 """The order of execution: which ops run at load time, and in which order all ops run."""
 
+from typing import TYPE_CHECKING
+
 from popc.options import Algorithm, TieBreaker
-from popc.schedule.check import check_schedule
 from popc.schedule.choose import Candidate
-from popc.schedule.compare import compare_algorithms
 from popc.schedule.footprint import ALIGNMENT, aligned
 from popc.schedule.liveness import Liveness, measure_liveness
 from popc.schedule.measures import Cost
 from popc.schedule.report import PartReport
 from popc.schedule.schedule import Schedule, build_schedule
 from popc.schedule.text import format_schedule
+from popc_runtime.ground.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from popc.schedule.check import check_schedule
+    from popc.schedule.compare import compare_algorithms
 
 __all__ = [
     "ALIGNMENT",
@@ -27,3 +32,11 @@ __all__ = [
     "format_schedule",
     "measure_liveness",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "check_schedule": "popc.schedule.check",
+        "compare_algorithms": "popc.schedule.compare",
+    },
+)

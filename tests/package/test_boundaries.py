@@ -113,6 +113,8 @@ _OF_OTHER_MODELS = """
     popc.transforms.overlap_io.rotation popc.transforms.pipelining.transform
     popc.options.combinations popc.options.dialects.dialect secrets traceback
     onnx onnx.onnx_cpp2py_export google.protobuf.json_format importlib.metadata email.message
+    _hashlib subprocess zipfile popc.frontend.remedies popc.frontend.unsupported popc.memory.check
+    popc.schedule.check popc.placement.layers
 """
 
 

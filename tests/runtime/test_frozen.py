@@ -1,4 +1,4 @@
-"""`frozen`, `mutable` and `inheritable` make what dataclasses with certain settings are."""
+"""Classes of `frozen` and the like are what dataclasses with certain settings are."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from popc_runtime.ground.frozen import distinct, field_settings, frozen, inheritable, mutable
 from popc_runtime.ground.frozen import field as given_field
-from popc_runtime.ground.frozen import field_settings, frozen, inheritable, mutable
 from popc_runtime.ground.frozen import replace as quick_replace
 
 
@@ -162,6 +162,38 @@ def test_a_mutable_one_can_be_changed_and_has_no_hash() -> None:
     with pytest.raises(AttributeError):
         untyped.other = 1
     assert pickle.loads(pickle.dumps(counter)) == counter
+
+
+@distinct
+class Named:
+    """An object that others may be like."""
+
+    name: str
+    links: dict[Named, int] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class UsuallyNamed:
+    """The same as a dataclass."""
+
+    name: str
+    links: dict[UsuallyNamed, int] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize("kind", [Named, UsuallyNamed])
+def test_a_distinct_one_is_equal_to_itself_alone(kind: Any) -> None:
+    made = [kind("a") for _ in range(100)]  # some by code that is compiled meanwhile
+    assert len(set(made)) == 100
+    assert made[0] == made[0]
+    assert made[0] != made[1]
+    made[0].links[made[-1]] = 3
+    assert made[0].links == {made[-1]: 3}
+    assert made[1].links == {}
+    assert not hasattr(made[0], "__dict__")
+    copied = copy.copy(made[0])
+    assert (copied.name, copied.links) == ("a", made[0].links)
+    made[0].name = "b"
+    assert repr(made[0]).startswith(f"{kind.__name__}(name='b', links=")
 
 
 @inheritable

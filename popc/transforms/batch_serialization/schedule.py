@@ -13,7 +13,6 @@ from popc.ops.sequencer import Sequencer
 from popc.options import OVERLAPPING, PartsSchedule
 from popc.transforms.base import Pass
 from popc.transforms.batch_serialization.check import find_disorder
-from popc.transforms.batch_serialization.isomorphism import Likeness, follow
 from popc.transforms.batch_serialization.levels import Position, find_positions
 from popc.transforms.batch_serialization.overlap import Overlap
 from popc.transforms.context import Orders, PassContext, insertion_orders
@@ -121,6 +120,8 @@ def _chains(
     for op in order:
         if op in positions:
             groups[positions[op]].append(op)
+    from popc.transforms.batch_serialization.isomorphism import Likeness, follow
+
     likeness = Likeness(order)
     chains: dict[Position, list[Op]] = {}
     for position in sorted(groups):

@@ -1,6 +1,7 @@
 """SHA-256 of few bytes without OpenSSL, which takes longer to load than a small model.
 
-The hashes of many bytes are OpenSSL's: it is several times as fast as what Python itself has.
+The hashes of many bytes are OpenSSL's: it is several times as fast as what Python itself has.  So
+are all where somebody has loaded it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FEW_BYTES: Final = 1 << 16
 
 def sha256(data: bytes | memoryview = b"", *, size: int = 0) -> Any:
     """An object of hashlib's kind, for ``size`` bytes or those of ``data``."""
-    if max(size, len(data)) <= FEW_BYTES:
+    if max(size, len(data)) <= FEW_BYTES and "hashlib" not in sys.modules:
         return _small()(data)
     import hashlib
 

@@ -6,7 +6,6 @@ What the file contains depends on the manifest, the blobs, the compression and t
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence, Sized
 from functools import partial
@@ -27,6 +26,7 @@ from popc_runtime.format.compress import (
     encode_manifest,
     plan_chunks,
 )
+from popc_runtime.format.digests import sha256
 from popc_runtime.format.dtypes import Array
 from popc_runtime.format.header import FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS
@@ -207,7 +207,7 @@ class _Writer:
             built_by=f"popc {manifest.compiler_version}",
             oldest_reader=max((blob.oldest_reader for blob in blobs), default=0),
         ).pack()
-        self._file.write(stored + hashlib.sha256(header + stored).digest())
+        self._file.write(stored + sha256(header + stored).digest())
         self._file.seek(0)
         self._file.write(header)
 
@@ -224,7 +224,7 @@ class _Writer:
         if blob.codec is Codec.RAW:
             self._file.write(bytes(-self._file.tell() % RAW_ALIGNMENT))
         offset = self._file.tell()
-        digest = hashlib.sha256()
+        digest = sha256(size=blob.size)
         chunks: list[Chunk] = []
         for chunk, frames in self._encoded(blob, digest.update):
             if blob.codec is not Codec.RAW:
@@ -297,7 +297,7 @@ class _Measurer(_Writer):
         plan, raw = item
         if codec is Codec.RAW:
             return plan, (raw.nbytes,)
-        key = (hashlib.sha256(raw.data).digest(), plan.itemsize, self._compression)
+        key = (sha256(raw.data).digest(), plan.itemsize, self._compression)
         if key not in self._known:
             frames = encode_chunk(raw, plan.itemsize, self._compression)
             self._known[key] = tuple(len(frame) for frame in frames)

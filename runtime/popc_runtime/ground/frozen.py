@@ -38,6 +38,7 @@ else:
 
 
 __all__ = [
+    "distinct",
     "field",
     "field_names",
     "field_settings",
@@ -75,6 +76,12 @@ def mutable(kind: type[_T]) -> type[_T]:
     return _slotted(kind, _MUTABLE)
 
 
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+def distinct(kind: type[_T]) -> type[_T]:
+    """``kind`` as ``dataclass(slots=True, eq=False)`` makes it: an object equals itself alone."""
+    return _slotted(kind, _DISTINCT)
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def inheritable(kind: type[_T]) -> type[_T]:
     """``kind`` as ``dataclass(frozen=True)`` makes it: a class may have several such bases."""
@@ -108,7 +115,7 @@ def _slotted(kind: type[_T], methods: Mapping[str, Any]) -> type[_T]:
     made: Any = metaclass(kind.__name__, kind.__bases__, namespace)
     made.__qualname__ = kind.__qualname__
     setters = [getattr(made, name).__set__ for name in all_fields]
-    setattr(made, _MAKER, _Maker(made, all_fields, setters, assigns=methods is _MUTABLE))
+    setattr(made, _MAKER, _Maker(made, all_fields, setters, assigns=methods is not _FROZEN))
     result: type[_T] = made
     return result
 
@@ -376,6 +383,9 @@ _MUTABLE: Final[dict[str, Any]] = {
     "__hash__": None,
     "__getstate__": _getstate,
     "__setstate__": _setstate,
+}
+_DISTINCT: Final = {
+    name: method for name, method in _MUTABLE.items() if name not in ("__eq__", "__hash__")
 }
 _FROZEN: Final = {
     **_MUTABLE,

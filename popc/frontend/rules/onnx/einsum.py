@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
 from popc.frontend.node import Node
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
+from popc_runtime.ground.frozen import frozen
 
 __all__ = ["einsum"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen
 class _Term:
     """A tensor with a label for each dimension; no label twice."""
 
     tensor: Tensor
     labels: tuple[str, ...]
+
+    __eq__ = object.__eq__  # it is equal to itself alone
+    __hash__ = object.__hash__
 
 
 def einsum(node: Node) -> Tensor:
