@@ -60,11 +60,13 @@
     _(RESAMPLINGS)         \
     _(ROTATIONS)           \
     _(ROUNDINGS)           \
-    _(ROWS)                \
+    _(ROW_NORMS)           \
+    _(ROW_REDUCTIONS)      \
     _(RUNNING_SUMS)        \
     _(RUNS)                \
     _(SIZES)               \
     _(SLOPES_OF_MAPS)      \
+    _(SOFTMAXES)           \
     _(SUMS)                \
     _(TEMPORAL_LOSSES)     \
     _(TOPS)                \

@@ -19,6 +19,10 @@ typedef union {
     int64_t whole;
 } Value;
 
+// As plain arrays: compilers make no vectors of unions.
+INLINE double *reals_of(Value *values) { return &values->real; }
+INLINE int64_t *wholes_of(Value *values) { return &values->whole; }
+
 typedef struct {
     const char *from;
     int64_t width, n, along, across;

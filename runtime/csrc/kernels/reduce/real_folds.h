@@ -37,14 +37,14 @@ INLINE void OF(fold_along)(
 // The same where neighbours in the result lie side by side: all of them, one element after another.
 INLINE void OF(fold_across)(const Fold *fold, const RealOf value, const RealStep combined) {
     const int64_t width = fold->width;
-    double totals[BLOCK];
-    for (int64_t b = 0; b < width; b++) totals[b] = fold->sums[b].real;
+    double totals[BLOCK], *const sums = reals_of(fold->sums);
+    for (int64_t b = 0; b < width; b++) totals[b] = sums[b];
     for (int64_t i = 0; i < fold->n; i++) {
         const char *at = fold->from + i * fold->along;
         for (int64_t b = 0; b < width; b++)
             totals[b] = combined(totals[b], value(at + b * (int64_t)sizeof(TYPE), fold, b));
     }
-    for (int64_t b = 0; b < width; b++) fold->sums[b].real = totals[b];
+    for (int64_t b = 0; b < width; b++) sums[b] = totals[b];
 }
 
 INLINE void OF(fold)(const Fold *fold, double start, const RealOf value, const RealStep combined) {

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "../../kernel.h"
+#include "../support/lines.h"
 #include "folds.h"
-#include "../support/sizes.h"
 
 // The order is that of _REDUCTIONS in popc_runtime/native/reductions.py.
 typedef enum { L1, L2, LOG_SUM, LOG_SUM_EXP, MAX, MEAN, MIN, PROD, SUM, SUM_SQUARE } Operation;
@@ -25,10 +25,11 @@ typedef struct {
     int64_t kept_dims[MAX_RANK], kept_strides[MAX_RANK];
     int64_t dims[MAX_RANK], strides[MAX_RANK];
     int64_t blocks_of_line, lines, turns, count;
+    int64_t outers, inner;  // of a panel, 0 if what is reduced is read where it lies: see lines.h
     Operation operation;
     DType dtype;
     StepFn step;
-    int64_t unit;
+    int64_t blocks, unit;  // and how many of them a chunk has
 } Reduce;
 
 static bool is_real(DType dtype) { return dtype == F32 || dtype == F64; }
@@ -120,7 +121,25 @@ static void split_dims(Reduce *reduce, const Tensor *x, const Tensor *out) {
     if (reduce->reduced == 0) reduce->dims[reduce->reduced++] = 1;
     for (int i = 0; i < reduce->kept - 1; i++) reduce->lines *= reduce->kept_dims[i];
     for (int i = 0; i < reduce->reduced - 1; i++) reduce->turns *= reduce->dims[i];
-    reduce->blocks_of_line = ceil_div(reduce->kept_dims[reduce->kept - 1], BLOCK);
+}
+
+// Blocks of neighbours in the result, which lie in one line or are the columns of a panel.
+static void cut_blocks(Reduce *reduce, int64_t size) {
+    const int last = reduce->reduced - 1;
+    const int64_t inner = reduce->kept == 2 ? reduce->kept_dims[1] : 1;
+    const bool side_by_side = inner == 1 || reduce->kept_strides[1] == size;
+    int64_t width = lesser(reduce->kept_dims[reduce->kept - 1], BLOCK);
+    if (reduce->kept <= 2 && side_by_side && reduce->strides[last] == inner * size &&
+        want_panels(reduce->kept_dims[0], reduce->dims[last], inner, size)) {
+        reduce->inner = inner;
+        reduce->outers = lesser(reduce->kept_dims[0], greater(1, PANEL_COLUMNS / inner));
+        reduce->blocks = ceil_div(reduce->kept_dims[0], reduce->outers);
+        width = reduce->outers * inner;
+    } else {
+        reduce->blocks_of_line = ceil_div(reduce->kept_dims[reduce->kept - 1], BLOCK);
+        reduce->blocks = reduce->lines * reduce->blocks_of_line;
+    }
+    reduce->unit = ceil_div(REDUCE_WORK, width * reduce->count);
 }
 
 // Whether `out` keeps each axis of `x`, or has one element along it.
@@ -146,7 +165,7 @@ static void *prepare(Params *params, Needs *needs) {
     reduce->operation = (Operation)operation;
     reduce->step = step_of(x.dtype);
     split_dims(reduce, &x, &out);
-    reduce->unit = ceil_div(REDUCE_WORK, BLOCK * reduce->count);
+    cut_blocks(reduce, item_size(x.dtype));
     reads_anywhere(needs, &reduce->x);
     writes_anywhere(needs, &reduce->out);
     return reduce;
@@ -161,93 +180,172 @@ static int64_t offset_of(int64_t number, int rank, const int64_t *dims, const in
     return offset;
 }
 
-static void sum_block(
-    const Reduce *reduce, const char *from, int64_t width, Step step, const Value *shifts,
-    Value *sums) {
-    const Value start = first_value(reduce->dtype, step);
-    for (int64_t b = 0; b < width; b++) sums[b] = start;
+// A block: where its first element is, and where its result belongs.
+typedef struct {
+    const char *from;
+    int64_t width, place;
+    const Value *shifts;
+    Value *sums;
+} Block;
+
+// A line of each neighbour, where it lies.
+static bool sum_lines(
+    const Reduce *reduce, const Block *block, Step step, const char *from, int64_t *done) {
     const int last = reduce->reduced - 1;
     Fold fold = {
-        .width = width,
+        .width = block->width,
         .along = reduce->strides[last],
         .across = reduce->kept_strides[reduce->kept - 1],
-        .shifts = shifts,
-        .sums = sums};
+        .shifts = block->shifts,
+        .sums = block->sums};
+    for (int64_t i = 0; i < reduce->dims[last]; i += MOST_AT_ONCE) {
+        fold.from = from + i * fold.along;
+        fold.n = lesser(reduce->dims[last] - i, MOST_AT_ONCE);
+        if (is_stopped_after(fold.width * fold.n, done)) return false;
+        reduce->step(&fold, step);
+    }
+    return true;
+}
+
+// The same from panels, of as many rows as fit.
+static bool sum_panels(
+    const Reduce *reduce, const Block *block, Step step, const char *from, int64_t *done) {
+    const int last = reduce->reduced - 1;
+    const int64_t along = reduce->strides[last], size = along / reduce->inner;
+    char panel[PANEL_BYTES] __attribute__((aligned(64)));
+    Fold fold = {
+        .from = panel,
+        .width = block->width,
+        .along = block->width * size,
+        .across = size,
+        .shifts = block->shifts,
+        .sums = block->sums};
+    const int64_t most = PANEL_BYTES / fold.along;
+    for (int64_t i = 0; i < reduce->dims[last]; i += most) {
+        fold.n = lesser(reduce->dims[last] - i, most);
+        if (is_stopped_after(fold.width * fold.n, done)) return false;
+        fill_panel(
+            from + i * along, reduce->kept_strides[0], fold.width / reduce->inner, fold.n, along,
+            panel, fold.along);
+        reduce->step(&fold, step);
+    }
+    return true;
+}
+
+static void sum_block(const Reduce *reduce, const Block *block, Step step) {
+    const Value start = first_value(reduce->dtype, step);
+    for (int64_t b = 0; b < block->width; b++) block->sums[b] = start;
     int64_t done = 0;
     for (int64_t turn = 0; turn < reduce->turns; turn++) {
-        const char *line = from + offset_of(turn, last, reduce->dims, reduce->strides);
-        for (int64_t i = 0; i < reduce->dims[last]; i += MOST_AT_ONCE) {
-            fold.from = line + i * fold.along;
-            fold.n = lesser(reduce->dims[last] - i, MOST_AT_ONCE);
-            if (is_stopped_after(width * fold.n, &done)) return;
-            reduce->step(&fold, step);
-        }
+        const char *from = block->from +
+                           offset_of(turn, reduce->reduced - 1, reduce->dims, reduce->strides);
+        const bool goes_on = reduce->outers ? sum_panels(reduce, block, step, from, &done)
+                                            : sum_lines(reduce, block, step, from, &done);
+        if (!goes_on) return;
     }
+}
+
+static void logs_of(double *sums, int64_t width) {
+    bool usual = true;
+    for (int64_t b = 0; b < width; b++) usual &= sums[b] > 0x1p-1000 && sums[b] < 0x1p1000;
+    if (usual)
+        for (int64_t b = 0; b < width; b++) sums[b] = wide_log(sums[b]);
+    else
+        for (int64_t b = 0; b < width; b++) sums[b] = log(sums[b]);
 }
 
 // What a sum is made into is made of a number of the type, as ONNX defines it: if that is too large,
 // it is infinite.
-static void finish_reals(const Reduce *reduce, const Value *shifts, Value *sums, int64_t width) {
-    const bool rounds = reduce->dtype == F32 && reduce->operation != LOG_SUM_EXP;
-    for (int64_t b = 0; b < width; b++) {
-        double *sum = &sums[b].real;
-        if (rounds) *sum = (float)*sum;
-        switch (reduce->operation) {
-            case L2: *sum = sqrt(*sum); break;
-            case LOG_SUM: *sum = log(*sum); break;
-            case LOG_SUM_EXP: *sum = log(*sum) + shifts[b].real; break;
-            case MEAN: *sum /= (double)reduce->count; break;
-            default: break;
-        }
+static void finish_reals(const Reduce *reduce, const double *shifts, double *sums, int64_t width) {
+    const double count = (double)reduce->count;
+    if (reduce->dtype == F32 && reduce->operation != LOG_SUM_EXP)
+        for (int64_t b = 0; b < width; b++) sums[b] = (float)sums[b];
+    switch (reduce->operation) {
+        case L2:
+            for (int64_t b = 0; b < width; b++) sums[b] = sqrt(sums[b]);
+            break;
+        case LOG_SUM: logs_of(sums, width); break;
+        case LOG_SUM_EXP:
+            logs_of(sums, width);
+            for (int64_t b = 0; b < width; b++) sums[b] += shifts[b];
+            break;
+        case MEAN:
+            for (int64_t b = 0; b < width; b++) sums[b] /= count;
+            break;
+        default: break;
     }
 }
 
-static void store_block(const Reduce *reduce, const Value *sums, int64_t place, int64_t width) {
-    for (int64_t b = 0; b < width; b++, place++) {
-        Value value = sums[b];
-        if (reduce->dtype == F64) {
-            ((double *)reduce->out)[place] = value.real;
-        } else if (reduce->dtype == F32) {
-            ((float *)reduce->out)[place] = (float)value.real;
-        } else {
-            if (reduce->operation == MEAN) value.whole /= reduce->count;
-            if (is_half(reduce->dtype)) value.whole = turned_half((int16_t)value.whole);
-            const int64_t size = item_size(reduce->dtype);
-            memcpy(reduce->out + place * size, &value.whole, (size_t)size);  // little-endian
-        }
+// The low bytes of whole numbers: memory is little-endian.
+INLINE void store_wholes(char *to, const int64_t *sums, int64_t width, const int64_t size) {
+    for (int64_t b = 0; b < width; b++) memcpy(to + b * size, sums + b, (size_t)size);
+}
+
+static void store_block(const Reduce *reduce, Value *values, int64_t place, int64_t width) {
+    int64_t *const sums = wholes_of(values);
+    const int64_t size = item_size(reduce->dtype);
+    char *to = reduce->out + place * size;
+    if (reduce->dtype == F32) {
+        for (int64_t b = 0; b < width; b++) ((float *)to)[b] = (float)reals_of(values)[b];
+        return;
+    }
+    if (is_half(reduce->dtype))
+        for (int64_t b = 0; b < width; b++) sums[b] = turned_half((int16_t)sums[b]);
+    else if (reduce->dtype != F64 && reduce->operation == MEAN)
+        for (int64_t b = 0; b < width; b++) sums[b] /= reduce->count;
+    switch (size) {
+        case 1: store_wholes(to, sums, width, 1); break;
+        case 2: store_wholes(to, sums, width, 2); break;
+        case 4: store_wholes(to, sums, width, 4); break;
+        default: store_wholes(to, sums, width, 8); break;
     }
 }
 
-static void reduce_block(const Reduce *reduce, int64_t block) {
-    const int64_t line = block / reduce->blocks_of_line;
-    const int64_t start = block % reduce->blocks_of_line * BLOCK;
+static Block block_of(const Reduce *reduce, int64_t number) {
     const int last = reduce->kept - 1;
     const int64_t length = reduce->kept_dims[last];
-    const int64_t width = length - start < BLOCK ? length - start : BLOCK;
-    const char *from = reduce->x + start * reduce->kept_strides[last] +
-                       offset_of(line, last, reduce->kept_dims, reduce->kept_strides);
-    Value sums[BLOCK], shifts[BLOCK];
-    sum_block(reduce, from, width, first_step(reduce->operation), NULL, sums);
-    if (reduce->operation == LOG_SUM_EXP) {
-        for (int64_t b = 0; b < width; b++) shifts[b].real = isinf(sums[b].real) ? 0 : sums[b].real;
-        sum_block(reduce, from, width, ADD_EXP, shifts, sums);
+    if (reduce->outers) {
+        const int64_t first = number * reduce->outers;
+        const int64_t outers = lesser(reduce->outers, reduce->kept_dims[0] - first);
+        return (Block){
+            .from = reduce->x + first * reduce->kept_strides[0],
+            .width = outers * reduce->inner,
+            .place = first * reduce->inner};
     }
-    if (is_real(reduce->dtype)) finish_reals(reduce, shifts, sums, width);
-    store_block(reduce, sums, line * length + start, width);
+    const int64_t line = number / reduce->blocks_of_line;
+    const int64_t start = number % reduce->blocks_of_line * BLOCK;
+    return (Block){
+        .from = reduce->x + start * reduce->kept_strides[last] +
+                offset_of(line, last, reduce->kept_dims, reduce->kept_strides),
+        .width = lesser(length - start, BLOCK),
+        .place = line * length + start};
+}
+
+static void reduce_block(const Reduce *reduce, int64_t number) {
+    Value sums[BLOCK], shifts[BLOCK];
+    Block block = block_of(reduce, number);
+    block.sums = sums;
+    sum_block(reduce, &block, first_step(reduce->operation));
+    if (reduce->operation == LOG_SUM_EXP) {
+        for (int64_t b = 0; b < block.width; b++)
+            shifts[b].real = isinf(sums[b].real) ? 0 : sums[b].real;
+        block.shifts = shifts;
+        sum_block(reduce, &block, ADD_EXP);
+    }
+    if (is_real(reduce->dtype)) finish_reals(reduce, reals_of(shifts), reals_of(sums), block.width);
+    store_block(reduce, sums, block.place, block.width);
 }
 
 static void some_blocks(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Reduce *reduce = context;
-    int64_t end = (chunk + 1) * reduce->unit;
-    if (end > reduce->lines * reduce->blocks_of_line) end = reduce->lines * reduce->blocks_of_line;
+    const int64_t end = lesser((chunk + 1) * reduce->unit, reduce->blocks);
     for (int64_t block = chunk * reduce->unit; block < end; block++) reduce_block(reduce, block);
 }
 
 static Failure run_reduce(const void *state, const Run *run) {
     const Reduce *reduce = state;
-    const int64_t blocks = reduce->lines * reduce->blocks_of_line;
-    share_chunks(run, ceil_div(blocks, reduce->unit), some_blocks, (void *)reduce);
+    share_chunks(run, ceil_div(reduce->blocks, reduce->unit), some_blocks, (void *)reduce);
     return OK;
 }
 

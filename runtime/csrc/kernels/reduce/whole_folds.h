@@ -24,14 +24,14 @@ INLINE void OF(fold_along)(
 
 INLINE void OF(fold_across)(const Fold *fold, const WholeOf value, const WholeStep combined) {
     const int64_t width = fold->width;
-    int64_t totals[BLOCK];
-    for (int64_t b = 0; b < width; b++) totals[b] = fold->sums[b].whole;
+    int64_t totals[BLOCK], *const sums = wholes_of(fold->sums);
+    for (int64_t b = 0; b < width; b++) totals[b] = sums[b];
     for (int64_t i = 0; i < fold->n; i++) {
         const char *at = fold->from + i * fold->along;
         for (int64_t b = 0; b < width; b++)
             totals[b] = combined(totals[b], value(at + b * (int64_t)sizeof(TYPE)));
     }
-    for (int64_t b = 0; b < width; b++) fold->sums[b].whole = totals[b];
+    for (int64_t b = 0; b < width; b++) sums[b] = totals[b];
 }
 
 INLINE void OF(fold)(const Fold *fold, const WholeOf value, const WholeStep combined) {
@@ -64,14 +64,14 @@ INLINE void OF(extreme_along)(
 INLINE void OF(extreme_across)(
     const Fold *fold, TYPE (*const chosen)(TYPE, TYPE), const WholeStep combined) {
     const int64_t width = fold->width;
+    int64_t *const sums = wholes_of(fold->sums);
     TYPE totals[BLOCK];
     memcpy(totals, fold->from, (size_t)width * sizeof(TYPE));
     for (int64_t i = 1; i < fold->n; i++) {
         const TYPE *at = (const TYPE *)(fold->from + i * fold->along);
         for (int64_t b = 0; b < width; b++) totals[b] = chosen(totals[b], at[b]);
     }
-    for (int64_t b = 0; b < width; b++)
-        fold->sums[b].whole = combined(fold->sums[b].whole, (int64_t)totals[b]);
+    for (int64_t b = 0; b < width; b++) sums[b] = combined(sums[b], (int64_t)totals[b]);
 }
 
 INLINE void OF(fold_extreme)(

@@ -38,21 +38,19 @@ static void OF(accumulate_line)(
         OF(add_line)(x, out, total, step, n, false, false);
 }
 
-// Neighbouring lines, side by side.
-static void OF(accumulate)(const Sums *sums, int64_t line, int64_t lines) {
-    const int64_t i = line / sums->inner, j = line % sums->inner;
-    const int64_t n = sums->length, first = sums->backwards ? n - 1 : 0;
-    const int64_t step = sums->backwards ? -sums->inner : sums->inner;
-    const int64_t start = (i * n + first) * sums->inner + j;
-    const TYPE *x = (const TYPE *)sums->x + start;
-    TYPE *out = (TYPE *)sums->out + start;
+// Lines side by side, whose elements are `step` apart, from the first of each on.
+static void OF(accumulate)(
+    const Sums *sums, const char *first, char *to_first, int64_t step, int64_t lines) {
+    const int64_t n = sums->length;
+    const TYPE *x = (const TYPE *)first;
+    TYPE *out = (TYPE *)to_first;
     const bool product = sums->product, exclusive = sums->exclusive;
     WORK totals[MOST_LINES];
-    for (int64_t c = 0; n > 0 && c < lines; c++) {
+    for (int64_t c = 0; c < lines; c++) {
         totals[c] = (WORK)x[c];
         out[c] = (TYPE)(exclusive ? (WORK)product : totals[c]);
     }
-    if (lines == 1 && n > 0) {
+    if (lines == 1) {
         OF(accumulate_line)(sums, x, out, totals[0], step);
         return;
     }

@@ -5,27 +5,26 @@
 #include <stdlib.h>
 
 #include "../../kernel.h"
-#include "../support/simd.h"
-#include "../support/sizes.h"
+#include "../support/lines.h"
 
 // Elements of a chunk: see sizes.h.  Lines side by side that are gone through at once, and elements of a
 // line: a compiler makes vectors of them, for the widest of which 64 bytes are one.
-enum { EXTREME_WORK = 1 << 14, LINES = 64, STRIPS = 64 };
-
-enum { SHORT = 32 };  // elements of a line that lies side by side with others once it is turned
+enum { EXTREME_WORK = 1 << 14, LINES = PANEL_COLUMNS, STRIPS = 64 };
 
 typedef struct Extremes Extremes;
 
-// Finds the places for `width` lines that lie side by side, the first at `from`.
-typedef void (*FindFn)(const Extremes *state, const char *from, int64_t width, int64_t *places);
+// Finds the places for `width` lines that lie side by side, the first at `from`, elements of which are
+// `step` apart.
+typedef void (*FindFn)(
+    const Extremes *state, const char *from, int64_t step, int64_t width, int64_t *places);
 
 struct Extremes {
     const char *x;
     int64_t *places;
     int64_t size, outer, length, inner;
-    int64_t blocks, unit;  // of lines of an outer index, and those of a chunk
+    int64_t outers;  // of a panel, 0 if there are none: see support/lines.h
+    int64_t blocks, unit;  // of lines, in all of an outer index or panels, and those of a chunk
     bool largest, backwards;
-    bool turned;  // lines are short, and one behind the other
     FindFn find;
 };
 
@@ -129,6 +128,16 @@ static FindFn finding(DType dtype) {
     }
 }
 
+static void cut_lines(Extremes *state, Needs *needs) {
+    state->outers = outers_of_panel(state->outer, state->length, state->inner, state->size);
+    const int64_t columns = state->outers ? state->outers * state->inner
+                                          : lesser(state->inner, LINES);
+    state->blocks = state->outers ? ceil_div(state->outer, state->outers)
+                                  : ceil_div(state->inner, LINES);
+    if (columns) state->unit = ceil_div(EXTREME_WORK, columns * state->length);
+    if (state->outers) needs->own = columns * state->length * state->size;
+}
+
 // x, places {outer, length, inner, largest, backwards}
 static void *prepare(Params *params, Needs *needs) {
     const Tensor x = next_tensor(params), places = next_tensor(params);
@@ -151,41 +160,55 @@ static void *prepare(Params *params, Needs *needs) {
         free(state);
         return NULL;
     }
+    state->unit = 1;
     reads_anywhere(needs, &state->x);
     writes_anywhere(needs, &state->places);
-    state->turned = state->inner == 1 && state->length < SHORT;
-    const int64_t side_by_side = state->turned ? state->outer : state->inner;
-    state->blocks = ceil_div(side_by_side, LINES);
-    const int64_t work = state->length * lesser(side_by_side, LINES);
-    state->unit = work > 0 ? ceil_div(EXTREME_WORK, work) : 1;
+    cut_lines(state, needs);
     return state;
-}
-
-static int64_t blocks_of(const Extremes *state) {
-    return state->turned ? state->blocks : state->outer * state->blocks;
 }
 
 static void find_block(const Extremes *state, int64_t block) {
     const int64_t outer = block / state->blocks, start = block % state->blocks * LINES;
-    const int64_t side_by_side = state->turned ? state->outer : state->inner;
-    const int64_t width = lesser(side_by_side - start, LINES);
-    const int64_t line = state->turned ? state->length : 1;
-    const int64_t first = outer * state->length * state->inner + start * line;
+    const int64_t first = outer * state->length * state->inner + start;
     state->find(
-        state, state->x + first * state->size, width, state->places + outer * state->inner + start);
+        state, state->x + first * state->size, state->inner, lesser(state->inner - start, LINES),
+        state->places + outer * state->inner + start);
 }
 
-static void some_blocks(void *context, int64_t chunk, int thread) {
-    (void)thread;
-    const Extremes *state = context;
-    const int64_t all = blocks_of(state), last = (chunk + 1) * state->unit;
-    for (int64_t block = chunk * state->unit; block < last && block < all; block++)
-        find_block(state, block);
+static void find_panel(const Extremes *state, int64_t number, char *panel) {
+    const int64_t first = number * state->outers, run = state->inner * state->size;
+    const int64_t outers = lesser(state->outers, state->outer - first), apart = state->length * run;
+    fill_panel(
+        state->x + first * apart, apart, outers, state->length, run, panel, state->outers * run);
+    state->find(
+        state, panel, state->outers * state->inner, outers * state->inner,
+        state->places + first * state->inner);
+}
+
+typedef struct {
+    const Extremes *state;
+    const Run *run;
+} Job;
+
+static int64_t pieces_of(const Extremes *state) {
+    return state->outers ? state->blocks : state->outer * state->blocks;
+}
+
+static void some_pieces(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const Extremes *state = job->state;
+    const int64_t end = lesser((chunk + 1) * state->unit, pieces_of(state));
+    for (int64_t piece = chunk * state->unit; piece < end; piece++)
+        if (state->outers)
+            find_panel(state, piece, job->run->own[thread]);
+        else
+            find_block(state, piece);
 }
 
 static Failure run_extremes(const void *argument, const Run *run) {
     const Extremes *state = argument;
-    share_chunks(run, ceil_div(blocks_of(state), state->unit), some_blocks, (void *)state);
+    Job job = {state, run};
+    share_chunks(run, ceil_div(pieces_of(state), state->unit), some_pieces, &job);
     return OK;
 }
 

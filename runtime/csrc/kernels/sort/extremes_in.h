@@ -65,35 +65,23 @@ INLINE void OF(columns)(
     for (int64_t j = 0; j < width; j++) places[j] = where[j];
 }
 
-INLINE void OF(short_lines)(
-    const Extremes *state, const TYPE *x, int64_t width, int64_t *places, const bool largest) {
-    TYPE turned[SHORT * LINES];
-    const int64_t n = state->length;
-    for (int64_t j = 0; j < width; j++)
-        for (int64_t k = 0; k < n; k++) turned[k * LINES + j] = x[j * n + k];
-    OF(columns)(state, turned, LINES, width, places, largest);
-}
-
 INLINE void OF(find_in)(
-    const Extremes *state, const char *from, int64_t width, int64_t *places, const bool largest) {
+    const Extremes *state, const char *from, int64_t step, int64_t width, int64_t *places,
+    const bool largest) {
     const TYPE *x = (const TYPE *)from;
-    if (state->turned) {
-        OF(short_lines)(state, x, width, places, largest);
-        return;
-    }
-    if (state->inner > 1) {
-        OF(columns)(state, x, state->inner, width, places, largest);
-        return;
-    }
-    *places = _Generic((TYPE){0}, float: in_long_line, default: OF(in_line))(
-        x, state->length, state->backwards, largest);
+    if (step > 1)
+        OF(columns)(state, x, step, width, places, largest);
+    else
+        *places = _Generic((TYPE){0}, float: in_long_line, default: OF(in_line))(
+            x, state->length, state->backwards, largest);
 }
 
-static void OF(find)(const Extremes *state, const char *from, int64_t width, int64_t *places) {
+static void OF(find)(
+    const Extremes *state, const char *from, int64_t step, int64_t width, int64_t *places) {
     if (state->largest)
-        OF(find_in)(state, from, width, places, true);
+        OF(find_in)(state, from, step, width, places, true);
     else
-        OF(find_in)(state, from, width, places, false);
+        OF(find_in)(state, from, step, width, places, false);
 }
 
 #undef OF

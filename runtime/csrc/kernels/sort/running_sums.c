@@ -2,8 +2,7 @@
 #include <stdlib.h>
 
 #include "../../kernel.h"
-#include "../support/simd.h"
-#include "../support/sizes.h"
+#include "../support/lines.h"
 
 enum {
     ORDER_WORK = 1 << 13,  // elements, each of which waits for the one before: see sizes.h
@@ -15,13 +14,20 @@ typedef struct Sums Sums;
 // Neighbouring lines, from `line` on.
 typedef void (*LineFn)(const Sums *sums, int64_t line, int64_t lines);
 
+// Lines side by side, of which the first elements are given; others follow `step` elements apart.
+typedef void (*AccumulateFn)(
+    const Sums *sums, const char *x, char *out, int64_t step, int64_t lines);
+
 struct Sums {
     const char *x, *grad;  // the gradient of products has one of the result
     char *out;
     int64_t outer, length, inner;
     bool backwards, exclusive, product;
     LineFn along;
+    AccumulateFn accumulate;
+    int64_t size;
     int64_t unit;  // lines of a chunk
+    int64_t outers;  // of a panel, 0 if there are none: see lines.h
     Tensor shape, axis;  // an axis that is read on every run, or absent
 };
 
@@ -58,7 +64,7 @@ static Failure run_lines(const Sums *sums, const Run *run) {
 #define WORK uint64_t
 #include "accumulated.h"
 
-static LineFn accumulation(DType dtype) {
+static AccumulateFn accumulation(DType dtype) {
     switch (dtype) {
         case F32: return accumulate_float;
         case F64: return accumulate_double;
@@ -66,6 +72,34 @@ static LineFn accumulation(DType dtype) {
         case I64: return accumulate_int64_t;
         default: return NULL;
     }
+}
+
+static void accumulate_lines(const Sums *sums, int64_t line, int64_t lines) {
+    const int64_t i = line / sums->inner, j = line % sums->inner, n = sums->length;
+    if (n == 0) return;
+    const int64_t place = ((i * n + (sums->backwards ? n - 1 : 0)) * sums->inner + j) * sums->size;
+    const int64_t step = sums->backwards ? -sums->inner : sums->inner;
+    sums->accumulate(sums, sums->x + place, sums->out + place, step, lines);
+}
+
+typedef struct {
+    const Sums *sums;
+    const Run *run;
+} Job;
+
+static void some_panels(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const Sums *sums = job->sums;
+    char *panel = job->run->own[thread];
+    const int64_t n = sums->length, run = sums->inner * sums->size, apart = n * run;
+    const int64_t row = sums->outers * run, begin = chunk * sums->outers;
+    const int64_t outers = lesser(sums->outers, sums->outer - begin);
+    fill_panel(sums->x + begin * apart, apart, outers, n, run, panel, row);
+    char *first = sums->backwards ? panel + (n - 1) * row : panel;
+    const int64_t columns = sums->outers * sums->inner;
+    sums->accumulate(
+        sums, first, first, sums->backwards ? -columns : columns, outers * sums->inner);
+    empty_panel(panel, row, sums->out + begin * apart, apart, outers, n, run);
 }
 
 // The sizes before, along and behind the axis that is chosen now; false if there is no such axis.
@@ -84,6 +118,11 @@ static bool choose_axis(Sums *sums) {
 
 static Failure run_accumulate(const void *state, const Run *run) {
     const Sums *sums = state;
+    if (sums->outers) {
+        Job job = {sums, run};
+        share_chunks(run, ceil_div(sums->outer, sums->outers), some_panels, &job);
+        return OK;
+    }
     if (!sums->axis.data) return run_lines(sums, run);
     Sums chosen = *sums;
     return choose_axis(&chosen) ? run_lines(&chosen, run) : INDEX_OUTSIDE;
@@ -98,6 +137,7 @@ static int64_t read_lines(Sums *sums, const Tensor *x, const Tensor *out, Params
     sums->inner = next_int(params);
     sums->backwards = next_int(params) != 0;
     sums->exclusive = next_int(params) != 0;
+    sums->size = item_size(x->dtype);
     sums->unit = sums->length > 0 ? ceil_div(ORDER_WORK, sums->length) : 1;
     // Whole lines of the cache go by; where the axis is chosen by each run it may be any.
     if (sums->inner > 1) sums->unit = greater(sums->unit, MOST_LINES);
@@ -111,16 +151,23 @@ static void *prepare_accumulate(Params *params, Needs *needs) {
     Sums *sums = calloc(1, sizeof(Sums));
     if (!sums) return NULL;
     const int64_t count = read_lines(sums, &x, &out, params);
-    sums->along = accumulation(x.dtype);
+    sums->along = accumulate_lines;
+    sums->accumulate = accumulation(x.dtype);
     sums->product = next_int(params) != 0;
     sums->shape = x;
     sums->axis = maybe_tensor(params);
     reads_anywhere(needs, &sums->x);
     writes_anywhere(needs, &sums->out);
     const bool chosen = are_indices(&sums->axis) && element_count(&sums->axis) == 1;
-    if (!params->bad && (chosen || !sums->axis.data) && sums->along && count >= 0) return sums;
-    free(sums);
-    return NULL;
+    if (params->bad || (!chosen && sums->axis.data) || !sums->accumulate || count < 0) {
+        free(sums);
+        return NULL;
+    }
+    if (!chosen && count > 0) {
+        sums->outers = outers_of_panel(sums->outer, sums->length, sums->inner, sums->size);
+        needs->own = sums->outers * sums->inner * sums->length * sums->size;
+    }
+    return sums;
 }
 
 // -- the gradient of products ----------------------------------------------------------------------

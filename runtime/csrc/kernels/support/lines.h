@@ -1,0 +1,98 @@
+// Lines along an axis, [outer][length][inner].  Where they are short, or few lie side by side, lines of
+// several outer indices are put side by side in a panel, [length][columns], so that vectors are full.
+#ifndef POPC_LINES_H
+#define POPC_LINES_H
+
+#include <stdbool.h>
+
+#include "simd.h"
+#include "sizes.h"
+
+enum {
+    SHORT_LINE = 32,  // elements: longer lines fill vectors by themselves
+    FULL_BESIDE = 128,  // bytes of lines side by side, which are not put together with others
+    PANEL_COLUMNS = 128,  // at most, of a panel
+    PANEL_BYTES = 1 << 14,  // that stay in the first cache, but for the least columns
+    MOST_PANEL_BYTES = 1 << 18,
+};
+
+#define ELEMENT uint8_t
+#include "lines_in.h"
+#define ELEMENT uint16_t
+#include "lines_in.h"
+#define ELEMENT uint32_t
+#include "lines_in.h"
+#define ELEMENT uint64_t
+#include "lines_in.h"
+
+// Whether lines are better read from panels than where they lie.
+static inline bool want_panels(int64_t outer, int64_t length, int64_t inner, int64_t size) {
+    const bool are_full = inner == 1 ? length >= SHORT_LINE : inner * size >= FULL_BESIDE;
+    return !are_full && outer > 1 && length > 1 && inner > 0;
+}
+
+// How many outer indices a panel of whole lines has; 0 if there are no panels.
+static inline int64_t outers_of_panel(int64_t outer, int64_t length, int64_t inner, int64_t size) {
+    if (!want_panels(outer, length, inner, size)) return 0;
+    if (length > MOST_PANEL_BYTES / VECTOR_BYTES) return 0;
+    const int64_t columns = greater(PANEL_BYTES / (length * size), VECTOR_BYTES / size);
+    return lesser(outer, greater(1, lesser(columns, PANEL_COLUMNS) / inner));
+}
+
+// Runs of `run` bytes, at least `part` and at most twice as many, by two copies that overlap.
+INLINE void copy_runs(
+    const char *from, int64_t apart, char *to, int64_t to_apart, int64_t n, int64_t run,
+    const int64_t part) {
+    const int64_t rest = run - part;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(to + i * to_apart, from + i * apart, (size_t)part);
+        memcpy(to + i * to_apart + rest, from + i * apart + rest, (size_t)part);
+    }
+}
+
+static inline void copy_all_runs(
+    const char *from, int64_t apart, char *to, int64_t to_apart, int64_t n, int64_t run) {
+    if (run >= 64)
+        copy_runs(from, apart, to, to_apart, n, run, 64);
+    else if (run >= 32)
+        copy_runs(from, apart, to, to_apart, n, run, 32);
+    else if (run >= 16)
+        copy_runs(from, apart, to, to_apart, n, run, 16);
+    else if (run >= 8)
+        copy_runs(from, apart, to, to_apart, n, run, 8);
+    else if (run >= 4)
+        copy_runs(from, apart, to, to_apart, n, run, 4);
+    else
+        copy_runs(from, apart, to, to_apart, n, run, 2);
+}
+
+// Columns of `n` runs of `run` bytes each, less than 128, from `outers` places that are `apart` bytes
+// from each other; rows of the panel are `row` bytes apart.
+static inline void fill_panel(
+    const char *from, int64_t apart, int64_t outers, int64_t n, int64_t run, char *panel,
+    int64_t row) {
+    switch (run) {
+        case 1: to_columns_uint8_t(from, apart, panel, row, outers, n); return;
+        case 2: to_columns_uint16_t(from, apart, panel, row, outers, n); return;
+        case 4: to_columns_uint32_t(from, apart, panel, row, outers, n); return;
+        case 8: to_columns_uint64_t(from, apart, panel, row, outers, n); return;
+    }
+    for (int64_t j = 0; j < outers; j++)
+        copy_all_runs(from + j * apart, run, panel + j * run, row, n, run);
+}
+
+// The same back to where they belong.
+static inline void empty_panel(
+    const char *panel, int64_t row, char *to, int64_t apart, int64_t outers, int64_t n,
+    int64_t run) {
+    switch (run) {
+        case 1: to_lines_uint8_t(panel, row, to, apart, outers, n); return;
+        case 2: to_lines_uint16_t(panel, row, to, apart, outers, n); return;
+        case 4: to_lines_uint32_t(panel, row, to, apart, outers, n); return;
+        case 8: to_lines_uint64_t(panel, row, to, apart, outers, n); return;
+    }
+    for (int64_t j = 0; j < outers; j++)
+        copy_all_runs(panel + j * run, row, to + j * apart, run, n, run);
+}
+
+#endif
