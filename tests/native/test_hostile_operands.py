@@ -24,6 +24,10 @@ def _f(*shape: int) -> Array:
     return np.ones(shape, np.float32)
 
 
+def _d(*shape: int) -> Array:
+    return np.ones(shape, np.float64)
+
+
 def _i(*shape: int) -> Array:
     return np.zeros(shape, np.int64)
 
@@ -61,6 +65,18 @@ _CASES: Final[dict[str, tuple[_Words, list[tuple[int, _Word]]]]] = {
     "BatchNorm_f32": (
         [_f(2, 4, 3), *(_f(4) for _ in range(4)), _f(2, 4, 3), 2, 4, 3, 1, 1e-5],
         [(4, _f(3)), (5, _f(2, 4, 2))],
+    ),
+    "LayerNorm_f64": (
+        [_d(3, 4), _d(3, 4), 3, 4, 1, _d(4), _d(4), _d(3), _d(3), 1e-5],
+        [(0, _f(3, 4)), (1, _d(3, 3)), (2, 4), (4, 2), (5, _d(3)), (7, _d(4)), (2, 1 << 62)],
+    ),
+    "GroupNorm_f64": (
+        [_d(2, 4, 3), _d(4), _d(4), _d(2, 4, 3), 2, 4, 3, 2, 1e-5],
+        [(0, _d(2, 4, 2)), (1, _d(3)), (2, _f(4)), (3, _d(1, 4, 3)), (4, 3), (7, 3), (7, 0)],
+    ),
+    "BatchNorm_f64": (
+        [_d(2, 4, 3), *(_d(4) for _ in range(4)), _d(2, 4, 3), 2, 4, 3, 1, 1e-5],
+        [(4, _d(3)), (5, _d(2, 4, 2)), (3, _f(4)), (9, 3)],
     ),
     "Lrn_f32": (
         [_f(2, 4, 3), _f(2, 4, 3), 2, 4, 3, 3, 1.0, 0.75, 1.0],

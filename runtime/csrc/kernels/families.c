@@ -23,6 +23,7 @@
     _(DEPTHWISE_WEIGHTS)   \
     _(DIRECT_CONVOLUTIONS) \
     _(DOUBLES)             \
+    _(DOUBLE_NORMS)        \
     _(DROPOUTS)            \
     _(DYNAMIC_BYTES)       \
     _(EXPERTS)             \

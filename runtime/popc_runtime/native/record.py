@@ -22,6 +22,7 @@ __all__ = [
     "Encoder",
     "Record",
     "activation_words",
+    "are_all",
     "float_word",
     "is_float32",
     "tensor_words",
@@ -80,10 +81,14 @@ class Record:
 Encoder: TypeAlias = Callable[[NativeBinding, Mapping[str, int]], "Record | None"]
 
 
+def are_all(binding: Operands[View], dtype: DType) -> bool:
+    """True if all operands and results are of ``dtype``."""
+    return all(kind in (None, dtype) for kind in (*binding.input_dtypes, *binding.output_dtypes))
+
+
 def is_float32(binding: Operands[View]) -> bool:
     """True if all operands and results are float32."""
-    dtypes = (*binding.input_dtypes, *binding.output_dtypes)
-    return all(dtype in (None, DType.FLOAT32) for dtype in dtypes)
+    return are_all(binding, DType.FLOAT32)
 
 
 def tensor_words(
