@@ -12,6 +12,7 @@
     _(BYTE_CONVOLUTIONS)   \
     _(BYTE_DEPTHWISE)      \
     _(BYTE_PRODUCTS)       \
+    _(CASTS)               \
     _(CHANNELS_LAST)       \
     _(COMMON_LEFT)         \
     _(CONVOLUTIONS)        \

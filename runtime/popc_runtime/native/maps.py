@@ -96,7 +96,10 @@ def activation(name: str, attributes: Attributes) -> tuple[str, _Parameters] | N
 _INTEGERS: Final[dict[DType, str]] = {
     DType.INT8: "i8",
     DType.UINT8: "u8",
+    DType.INT16: "i16",
+    DType.UINT16: "u16",
     DType.INT32: "i32",
+    DType.UINT32: "u32",
     DType.INT64: "i64",
 }
 

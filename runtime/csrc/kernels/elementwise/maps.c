@@ -80,27 +80,6 @@
     _(Xor, 1, !a != !b)
 // clang-format on
 
-// More casts, by the suffixes and types of both sides: what all numbers of one type are in the other.
-// clang-format off
-#define CASTS_OF_BYTES(_, S, T, X)                          \
-    _(S##_i32, T, int32_t, X) _(S##_i64, T, int64_t, X)     \
-    _(S##_f64, T, double, X)
-#define CASTS(_)                                            \
-    CASTS_OF_BYTES(_, i8, int8_t, x)                        \
-    CASTS_OF_BYTES(_, u8, uint8_t, x)                       \
-    CASTS_OF_BYTES(_, b8, uint8_t, x != 0)                  \
-    _(i8_f32, int8_t, float, x)                             \
-    _(i8_u8, int8_t, uint8_t, x) _(u8_i8, uint8_t, int8_t, x) \
-    _(i8_b8, int8_t, uint8_t, x != 0) _(u8_b8, uint8_t, uint8_t, x != 0) \
-    _(b8_i8, uint8_t, int8_t, x != 0) _(b8_u8, uint8_t, uint8_t, x != 0) \
-    _(i32_i8, int32_t, int8_t, x) _(i32_u8, int32_t, uint8_t, x) \
-    _(i32_b8, int32_t, uint8_t, x != 0) _(f32_b8, float, uint8_t, x != 0) \
-    _(i32_f64, int32_t, double, x) _(i64_f64, int64_t, double, x) \
-    _(f32_f64, float, double, x) _(f64_f32, double, float, x)
-// clang-format on
-#define MAKE_CAST(NAME, FROM, TO, E) UNARY_MAP(Cast_##NAME, FROM, TO, 1, E)
-#define ENTRY_CAST(NAME, FROM, TO, E) ENTRY(Cast_##NAME)
-
 #define MAKE_FLOAT_UNARY(NAME, COST, E) UNARY_MAP(NAME##_f32, float, float, COST, E)
 #define MAKE_FLOAT_BINARY(NAME, COST, E) BINARY_MAP(NAME##_f32, float, float, COST, E)
 #define MAKE_I32_BINARY(NAME, COST, E) BINARY_MAP(NAME##_i32, uint32_t, uint32_t, COST, E)
@@ -119,13 +98,6 @@ COMPARISONS(MAKE_I32_COMPARISON)
 COMPARISONS(MAKE_I64_COMPARISON)
 LOGICAL(MAKE_LOGICAL)
 UNARY_MAP(Not_b8, uint8_t, uint8_t, 1, !x)
-UNARY_MAP(Cast_i32_f32, int32_t, float, 1, x)
-UNARY_MAP(Cast_i64_f32, int64_t, float, 1, x)
-UNARY_MAP(Cast_u8_f32, uint8_t, float, 1, x)
-UNARY_MAP(Cast_b8_f32, uint8_t, float, 1, x != 0)
-UNARY_MAP(Cast_i32_i64, int32_t, int64_t, 1, x)
-UNARY_MAP(Cast_i64_i32, int64_t, int32_t, 1, x)
-CASTS(MAKE_CAST)
 // The product, rounded first.  Parameter: zero point.
 #define REQUANTIZED(LOW, HIGH)                                                      \
     ({                                                                              \
@@ -167,8 +139,6 @@ const Kernel ISA(MAPS)[] = {
     FLOAT_UNARY(ENTRY_F32) FLOAT_BINARY(ENTRY_F32) INTEGER_BINARY(ENTRY_I32)
     INTEGER_BINARY(ENTRY_I64) COMPARISONS(ENTRY_F32) COMPARISONS(ENTRY_I32)
     COMPARISONS(ENTRY_I64) LOGICAL(ENTRY_B8) ENTRY(Not_b8)
-    ENTRY(Cast_i32_f32) ENTRY(Cast_i64_f32) ENTRY(Cast_u8_f32) ENTRY(Cast_b8_f32)
-    ENTRY(Cast_i32_i64) ENTRY(Cast_i64_i32) CASTS(ENTRY_CAST)
     ENTRY(Requantize_i8) ENTRY(Requantize_u8)
     ENTRY(Dequantize_i8) ENTRY(Dequantize_u8) ENTRY(Dequantize_i32)
     ENTRY(Where_8) ENTRY(Where_16) ENTRY(Where_32) ENTRY(Where_64)

@@ -1,4 +1,4 @@
-// Maps of integers of 32 and 8 bits, in vectors of their own width; integers.c has them for all others.
+// Maps of integers of up to 32 bits, in vectors of their own width; integers.c has them for all others.
 // Arithmetic is unsigned inside, so that results wrap around.
 #include "loops.h"
 
@@ -9,8 +9,9 @@
     (b == 0 ? (T)(OF_ZERO) : b == -1 ? (T)(0 - (uint32_t)a) : (T)((WIDE)a / (WIDE)b))
 #define REST(WIDE, T) \
     (b == 0 || b == -1 ? (T)0 : (T)((uint32_t)a - (uint32_t)(T)((WIDE)a / (WIDE)b) * (uint32_t)b))
-#define BYTE_QUOTIENT (b == 0 ? 0 : (uint8_t)((float)a / (float)b))
-#define BYTE_REST (b == 0 ? 0 : a - (uint8_t)((float)a / (float)b) * b)
+#define UNSIGNED_QUOTIENT(WIDE, T) (b == 0 ? (T)0 : (T)((WIDE)a / (WIDE)b))
+#define UNSIGNED_REST(WIDE, T) \
+    (b == 0 ? (T)0 : (T)(a - (uint32_t)(T)((WIDE)a / (WIDE)b) * (uint32_t)b))
 
 // With the sign of the divisor.
 #define MODULO(WIDE, T)                                            \
@@ -31,9 +32,9 @@
     _(Mod_##S, T, 5, MODULO(WIDE, T))                  \
     _(FMod_##S, T, 5, REST(WIDE, T))
 #define ARITHMETIC(_, T, S)                            \
-    _(Add_##S, T, 1, a + b)                            \
-    _(Sub_##S, T, 1, a - b)                            \
-    _(Mul_##S, T, 1, a * b)
+    _(Add_##S, T, 1, (uint32_t)a + (uint32_t)b)        \
+    _(Sub_##S, T, 1, (uint32_t)a - (uint32_t)b)        \
+    _(Mul_##S, T, 1, (uint32_t)a * (uint32_t)b)
 #define COMPARED(_, T, S)                              \
     _(Equal_##S, T, 1, a == b)                         \
     _(Greater_##S, T, 1, a > b)                        \
@@ -48,17 +49,29 @@
     _(Sign_##S, T, 1, (x > 0) - (x < 0))               \
     _(Relu_##S, T, 1, x < 0 ? 0 : x)
 
+#define UNSIGNED(_, T, S, WIDE)                        \
+    _(Div_##S, T, 4, UNSIGNED_QUOTIENT(WIDE, T))       \
+    _(Mod_##S, T, 5, UNSIGNED_REST(WIDE, T))           \
+    _(FMod_##S, T, 5, UNSIGNED_REST(WIDE, T))          \
+    _(ShiftLeft_##S, T, 1, b < 32 ? (uint32_t)a << (b & 31) : 0) \
+    _(ShiftRight_##S, T, 1, b < 32 ? (uint32_t)a >> (b & 31) : 0)
+#define UNSIGNED_UNARY(_, T, S)                        \
+    _(Abs_##S, T, 1, x) _(Sign_##S, T, 1, x != 0)
+
+#define FOR_ALL(EACH, _)                               \
+    EACH(_, int8_t, i8) EACH(_, uint8_t, u8) EACH(_, int16_t, i16) EACH(_, uint16_t, u16) \
+    EACH(_, uint32_t, u32)
 #define ALL_BINARY(_)                                  \
-    BINARY_OF(_, int32_t, i32) BINARY_OF(_, int8_t, i8) BINARY_OF(_, uint8_t, u8) \
-    ARITHMETIC(_, int8_t, i8) ARITHMETIC(_, uint8_t, u8) \
-    DIVIDED(_, int32_t, i32, double, INT32_MIN) DIVIDED(_, int8_t, i8, float, 0) \
-    _(Div_u8, uint8_t, 4, BYTE_QUOTIENT) _(Mod_u8, uint8_t, 5, BYTE_REST) \
-    _(FMod_u8, uint8_t, 5, BYTE_REST)
+    FOR_ALL(BINARY_OF, _) FOR_ALL(ARITHMETIC, _) BINARY_OF(_, int32_t, i32) \
+    DIVIDED(_, int32_t, i32, double, INT32_MIN) DIVIDED(_, int16_t, i16, float, 0) \
+    DIVIDED(_, int8_t, i8, float, 0) UNSIGNED(_, uint8_t, u8, float) \
+    UNSIGNED(_, uint16_t, u16, float) UNSIGNED(_, uint32_t, u32, double)
 #define ALL_UNARY(_)                                   \
-    UNARY_OF(_, int32_t, i32) UNARY_OF(_, int8_t, i8) UNARY_OF(_, uint8_t, u8) \
-    SIGNED(_, int32_t, i32) SIGNED(_, int8_t, i8)      \
-    _(Abs_u8, uint8_t, 1, x) _(Sign_u8, uint8_t, 1, x != 0)
-#define ALL_COMPARED(_) COMPARED(_, int8_t, i8) COMPARED(_, uint8_t, u8)
+    FOR_ALL(UNARY_OF, _) UNARY_OF(_, int32_t, i32)     \
+    SIGNED(_, int32_t, i32) SIGNED(_, int16_t, i16) SIGNED(_, int8_t, i8) \
+    UNSIGNED_UNARY(_, uint8_t, u8) UNSIGNED_UNARY(_, uint16_t, u16) \
+    UNSIGNED_UNARY(_, uint32_t, u32)
+#define ALL_COMPARED(_) FOR_ALL(COMPARED, _)
 
 #define MAKE_BINARY(NAME, T, COST, E) BINARY_MAP(NAME, T, T, COST, E)
 #define MAKE_UNARY(NAME, T, COST, E) UNARY_MAP(NAME, T, T, COST, E)

@@ -11,10 +11,24 @@ INLINE void JOIN(NAME, steps)(
     }
 }
 
+// Where one choice holds for all: a copy, of what may lie where the result does.
+INLINE void JOIN(NAME, copy)(
+    char *out, const char *from, int64_t step_out, int64_t step, int64_t n) {
+    const int64_t size = sizeof(TYPE);
+    if (step_out == size && step == size)
+        memmove(out, from, (size_t)(n * size));
+    else
+        INDEPENDENT_FOR (int64_t i = 0; i < n; i++)
+            *(TYPE *)(out + i * step_out) = *(const TYPE *)(from + i * step);
+}
+
 static void NAME(char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {
     (void)p;
     const int64_t size = sizeof(TYPE), s2 = steps[2], s3 = steps[3];
-    if (steps[0] != size || steps[1] != 1)
+    if (steps[1] == 0) {
+        const int which = *in[0] ? 1 : 2;
+        JOIN(NAME, copy)(out, in[which], steps[0], steps[1 + which], n);
+    } else if (steps[0] != size || steps[1] != 1)
         JOIN(NAME, steps)(out, in, steps[0], steps[1], s2, s3, n);
     else if (s2 == size && s3 == size)
         JOIN(NAME, steps)(out, in, size, 1, size, size, n);

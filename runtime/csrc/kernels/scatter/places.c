@@ -160,16 +160,18 @@ static void *prepare_take(Params *params, Needs *needs) {
     return places;
 }
 
-// `put` and `bytes` are constants wherever this is called.
+typedef enum { TAKE, PUT, COMBINE } Way;
+
+// `way` and `bytes` are constants wherever this is called.
 INLINE void exchange(
-    const Places *places, int64_t offset, int64_t place, const bool put, const int64_t bytes) {
+    const Places *places, int64_t offset, int64_t place, const Way way, const int64_t bytes) {
     char *there = places->table + offset, *value = places->values + place * bytes;
-    if (!put)
+    if (way == TAKE)
         memcpy(value, there, (size_t)bytes);
-    else if (places->combine)
-        places->combine(there, value, places->count);
-    else
+    else if (way == PUT)
         memcpy(there, value, (size_t)bytes);
+    else
+        places->combine(there, value, places->count);
 }
 
 // The place of a line of indices in the table, but for their axis.
@@ -182,9 +184,9 @@ static int64_t line_offset(const Places *places, int64_t line) {
     return offset;
 }
 
-// Lines begin .. end - 1.  `put`, `bytes` and `wide` are constants where that makes it faster.
+// Lines begin .. end - 1.  `way`, `bytes` and `wide` are constants where that makes it faster.
 INLINE Failure visit_lines_of(
-    const Places *given, int64_t begin, int64_t end, const bool put, const int64_t bytes,
+    const Places *given, int64_t begin, int64_t end, const Way way, const int64_t bytes,
     const bool wide) {
     const Places places = *given;  // which the bytes that are written do not change
     // Each is read once: callers may change what has been looked at.
@@ -200,16 +202,16 @@ INLINE Failure visit_lines_of(
             const int64_t given_index = wide ? wide_indices[place] : indices[place];
             const int64_t index = given_index < 0 ? given_index + size : given_index;
             if (index < 0 || index >= size) return INDEX_OUTSIDE;
-            exchange(&places, offset + index * step, place, put, bytes);
+            exchange(&places, offset + index * step, place, way, bytes);
         }
     }
     return OK;
 }
 
 #define VISIT(BYTES)                                            \
-    wide ? visit_lines_of(places, begin, end, put, BYTES, true) \
-         : visit_lines_of(places, begin, end, put, BYTES, false)
-INLINE Failure visit_lines(const Places *places, int64_t begin, int64_t end, const bool put) {
+    wide ? visit_lines_of(places, begin, end, way, BYTES, true) \
+         : visit_lines_of(places, begin, end, way, BYTES, false)
+INLINE Failure visit_lines(const Places *places, int64_t begin, int64_t end, const Way way) {
     const bool wide = places->indices.dtype == I64;
     switch (places->bytes) {
         case 1: return VISIT(1);
@@ -221,11 +223,12 @@ INLINE Failure visit_lines(const Places *places, int64_t begin, int64_t end, con
 }
 
 static Failure put_elements(const Places *places) {
-    return visit_lines(places, 0, places->lines, true);
+    return places->combine ? visit_lines(places, 0, places->lines, COMBINE)
+                           : visit_lines(places, 0, places->lines, PUT);
 }
 
-static Failure visit_rows(const Places *places, bool put) {
-    for (int64_t line = 0; line < places->lines; line++) {
+INLINE Failure visit_rows(const Places *places, int64_t begin, int64_t end, const Way way) {
+    for (int64_t line = begin; line < end; line++) {
         int64_t offset = line / places->per_batch * places->batch_step;
         for (int64_t j = 0; j < places->length; j++) {
             const int axis = places->first + (int)j;
@@ -234,9 +237,14 @@ static Failure visit_rows(const Places *places, bool put) {
             if (index < 0) return INDEX_OUTSIDE;
             offset += index * places->steps[axis];
         }
-        exchange(places, offset, line, put, places->bytes);
+        exchange(places, offset, line, way, places->bytes);
     }
     return OK;
+}
+
+static Failure put_rows(const Places *places) {
+    return places->combine ? visit_rows(places, 0, places->lines, COMBINE)
+                           : visit_rows(places, 0, places->lines, PUT);
 }
 
 typedef struct {
@@ -250,25 +258,25 @@ static void take_lines(void *context, int64_t chunk, int thread) {
     Taking *taking = context;
     const Places *places = taking->places;
     const int64_t begin = chunk * taking->unit, end = lesser(begin + taking->unit, places->lines);
-    if (visit_lines(places, begin, end, false)) atomic_store(&taking->failed, true);
-}
-
-static Failure take_elements(const Places *places, const Run *run) {
-    enum { CHUNK_PLACES = 1 << 14 };
-    Taking taking = {places, CHUNK_PLACES / (places->length + 1) + 1, false};
-    share_chunks(run, ceil_div(places->lines, taking.unit), take_lines, &taking);
-    return atomic_load(&taking.failed) ? INDEX_OUTSIDE : OK;
+    const Failure failure = places->axis >= 0 ? visit_lines(places, begin, end, TAKE)
+                                              : visit_rows(places, begin, end, TAKE);
+    if (failure) atomic_store(&taking->failed, true);
 }
 
 static Failure run_take(const void *state, const Run *run) {
+    enum { CHUNK_PLACES = 1 << 14, CHUNK_BYTES = 1 << 16 };
     const Places *places = state;
-    return places->axis >= 0 ? take_elements(places, run) : visit_rows(places, false);
+    const int64_t work = places->axis >= 0 ? CHUNK_PLACES / (places->length + 1)
+                                           : CHUNK_BYTES / (places->bytes + 8 * places->length);
+    Taking taking = {places, work + 1, false};
+    share_chunks(run, ceil_div(places->lines, taking.unit), take_lines, &taking);
+    return atomic_load(&taking.failed) ? INDEX_OUTSIDE : OK;
 }
 
 static Failure run_put(const void *state, const Run *run) {
     (void)run;
     const Places *places = state;
-    return places->axis >= 0 ? put_elements(places) : visit_rows(places, true);
+    return places->axis >= 0 ? put_elements(places) : put_rows(places);
 }
 
 // -- one of many: [outer][depth][inner] -----------------------------------------------------------
