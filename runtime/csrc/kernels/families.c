@@ -77,6 +77,7 @@
     _(TREES)               \
     _(TRIANGLES)           \
     _(UNIQUES)             \
+    _(UNPOOLS)             \
     _(WEAVES)              \
     _(WINOGRAD)            \
     _(WINOGRAD_WEIGHTS)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from popc_runtime.format import Array
 from popc_runtime.kernels.parts.windows import WindowAxis
 from popc_runtime.native import Library, NativeFailure, find_library
-from tests.native.bindings import native_results, numpy_results
+from tests.native.bindings import native_results, numpy_results, steady_results
 
 __all__ = ["POOLED"]
 
@@ -176,7 +176,7 @@ def test_places_of_halves(library: Library) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "uint8", "int64"])
 def test_values_put_back(library: Library, dtype: str) -> None:
     x = _numbers(2, 2, 3, 4, dtype=dtype)
     indices = np.random.default_rng(1).permutation(400)[: x.size].reshape(x.shape)
@@ -188,6 +188,27 @@ def test_values_put_back(library: Library, dtype: str) -> None:
         np.testing.assert_array_equal(got[0], expected[0])
     with pytest.raises(NativeFailure, match="out of range"):
         native_results(library, "MaxUnpool", [x, indices + 399], [out], {})
+
+
+@pytest.mark.parametrize("strays", [0, 1, 30])
+@pytest.mark.parametrize("plane", [(1, 2), (5, 7), (33, 31)])
+def test_the_last_of_several_values_is_put_back(
+    library: Library, plane: tuple[int, int], strays: int
+) -> None:
+    """Most of them in their own plane, some counted from the end; some leave that plane."""
+    random = np.random.default_rng(strays)
+    x = _numbers(3, 40, *plane)
+    planes, elements = 3 * 40, 4 * plane[0] * plane[1]
+    out = np.empty((3, 40, 2 * plane[0], 2 * plane[1]), np.float32)
+    own = np.arange(planes)[:, None] * elements
+    indices = (own + random.integers(0, elements, (planes, x.size // planes))).reshape(-1)
+    indices[random.integers(0, x.size, strays)] = random.integers(0, out.size, strays)
+    indices[random.random(x.size) < 0.1] -= out.size
+    wanted = np.zeros(out.size, np.float32)
+    for index, value in zip(indices, x.reshape(-1), strict=True):
+        wanted[index] = value
+    (got,) = steady_results(library, "MaxUnpool", [x, indices.reshape(x.shape)], [out], {})
+    np.testing.assert_array_equal(got, wanted.reshape(out.shape))
 
 
 _AXIS = st.builds(

@@ -9,7 +9,7 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.parts.windows import window_axes
 from popc_runtime.native.binding import NativeBinding
-from popc_runtime.native.contiguous import is_plain, made_contiguous, packed, tensors
+from popc_runtime.native.contiguous import has_few_dimensions, made_contiguous, packed, tensors
 from popc_runtime.native.encoders.pool_grad import of_squares, pooling_words, window_factors
 from popc_runtime.native.forms import is_channels_last
 from popc_runtime.native.record import (
@@ -98,15 +98,13 @@ def _unpool(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None
     """Values put where indices say; zero elsewhere."""
     del numbers
     x, indices, out = binding.input(0), binding.input(1), binding.output()
-    if not is_plain(binding) or indices.dtype is not DType.INT64 or x.size == 0 or out.size == 0:
-        return None
-    if not out.is_contiguous:
+    known = has_few_dimensions(binding) and indices.dtype is DType.INT64
+    if not known or x.size == 0 or out.size == 0 or not out.is_contiguous:
         return None
     (values, first), (places, second) = packed(binding, 0), packed(binding, 1)
-    flat = [view.reshape(-1) for view in (out, places, values)]
-    zero = Record("Fill", (*tensors(out), 0), (out,))
-    words = (*tensors(*flat), 0, 0, 0)
-    return Record("PutPlaces", words, tuple(flat), before=(zero, *first, *second))
+    planes = prod(x.shape[:2]) if x.shape[:2] == out.shape[:2] else 1
+    words = (*tensors(out, places, values), planes)
+    return Record("Unpool", words, (out, places, values), before=(*first, *second))
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
