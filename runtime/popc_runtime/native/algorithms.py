@@ -16,7 +16,6 @@ __all__ = [
     "folds_lines",
     "lines_win",
     "mirroring_wins",
-    "turned_rows_win",
     "winograd_sums_win",
     "winograd_wins",
 ]
@@ -41,10 +40,6 @@ _ROW_CHANNELS: Final = 16  # of all groups: a vector of any processor
 _ROW_TAPS: Final = 3  # in a line; of a column at most:
 _ROW_LINES: Final = 7
 _ROW_WIDTH: Final = 4  # results of a line
-# The same of single channels.  Turning planes and rows pays where lines are shorter than this, and
-# fill half a vector at most: 0.55 to 1.05 of the time.
-_DEPTHWISE_TAPS: Final = (3, 5, 7)  # in a line
-_SHORT_ROW: Final = 8
 _LEAST_IMAGES: Final = 8  # a guess: of fewer, threads get too few chunks to share them evenly
 # Otherwise products of some 10 us, of which threads want no share: 0.65 to 0.75 of the time where
 # lines are that short, and channels that many.
@@ -208,17 +203,3 @@ def fits_rows(
     wide = w[0] >= _ROW_CHANNELS and w[1] in _ROW_GROUPS and result[-1] >= _ROW_WIDTH
     window = len(w) == 4 and w[3] == _ROW_TAPS and w[2] <= _ROW_LINES
     return wide and window and strides[-1] in (1, 2) and dilations[-1] == 1
-
-
-def turned_rows_win(
-    w: Sequence[int], result: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> bool:
-    """True if a depthwise convolution of planes is best turned, and computed row by row.
-
-    The arguments are those of `fits_rows`; ``w`` is [C, 1, *kernel].
-    """
-    wide = w[0] >= _ROW_CHANNELS and result[-1] >= _ROW_WIDTH
-    window = len(w) == 4 and w[3] in _DEPTHWISE_TAPS and w[2] <= _ROW_LINES
-    if not wide or not window or strides[-1] not in (1, 2) or dilations[-1] != 1:
-        return False
-    return result[-1] < _SHORT_ROW

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "channels_last.h"
+#include "depthwise_rows.h"
 #include "limits.h"
 #include "turned.h"
 #include "../support/partial.h"
@@ -20,6 +21,7 @@ enum {
     BATCH = 8,  // tiles that some channels are computed of, one after the other
     CHUNK_WORK = 1 << 16,  // multiplications
     FIRST_CACHE = 8192,  // floats: 32 KiB
+    SECOND_CACHE = 1 << 15,  // a quarter of Zen 3's
     LEAST_BLOCK = 2,  // vectors of channels: the last one reaches back, to its own block
 };
 
@@ -28,7 +30,9 @@ typedef enum { WEIGHTED, LARGEST, SUM } Mode;
 typedef struct {
     Conv conv;  // of copies where there are some
     Turned x, y, residual;
-    bool rows;  // computed in rows
+    bool in_rows;  // computed so
+    bool depthwise;  // in rows, which these are
+    Rows rows;
     Source source;
     Mode mode;
     float *weights;  // [tap][channel of a group][channel]
@@ -63,22 +67,13 @@ static void pack_weights(const State *state, float *to) {
                 *to++ = state->conv.w[(c * in + i) * window + tap];
 }
 
-static int64_t plan_copies(State *state) {
-    Conv *c = &state->conv;
-    int64_t end = plan_copy(c, &state->x, c->x, c->size, 0, &c->x_batch, &c->x_channel, c->x_axis);
-    end = plan_copy(c, &state->y, c->y, c->result, end, &c->y_batch, &c->y_channel, c->y_axis);
-    return plan_copy(
-        c, &state->residual, c->epilogue.residual, c->result, end, &c->residual_batch,
-        &c->residual_channel, c->residual_axis);
-}
-
 static bool plan(State *state, Params *params, Needs *needs) {
     Conv *conv = &state->conv;
     const int64_t unit = sizeof(float);
     if (!ISA(read_strided_conv)(conv, params) || conv->in != conv->out || conv->packed)
         return false;
     state->channels = conv->groups * conv->in;
-    needs->shared = plan_copies(state) * unit;
+    needs->shared = plan_copies(conv, &state->x, &state->y, &state->residual) * unit;
     // What is copied is no longer read where the convolution has it.
     void *x = &conv->x, *y = &conv->y, *residual = &conv->epilogue.residual;
     reads_anywhere(needs, state->x.data ? &state->x.data : x);
@@ -93,30 +88,39 @@ static bool plan(State *state, Params *params, Needs *needs) {
     return true;
 }
 
-// The lines under a window and that of the result stay in the first cache while rows go by.
+// The lines under a window and that of the result stay in the first cache while rows go by; in the second
+// one, where two rows read so little that this is fast enough.
 static void plan_rows(State *state) {
     const Conv *conv = &state->conv;
-    const int64_t lines = conv->taps[1] * conv->size[2] + conv->result[2];
-    int64_t most = FIRST_CACHE / lines / LANES;
+    const bool two = state->depthwise && state->rows.two;
+    const int64_t under = two ? conv->taps[1] + state->rows.shift : conv->taps[1];
+    const int64_t lines = under * conv->size[2] + (two ? 2 : 1) * conv->result[2];
+    int64_t most = (two ? SECOND_CACHE : FIRST_CACHE) / lines / LANES;
     if (most < LEAST_BLOCK) most = LEAST_BLOCK;
     state->blocks = ceil_div(ceil_div(state->channels, LANES), most);
     state->unit = ceil_div(
         CHUNK_WORK * state->blocks, conv->window * conv->in * state->channels * conv->result[2]);
+    if (two) state->unit = padded(state->unit, 2 * state->rows.rows_apart);
 }
 
 static void *prepare_depthwise(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
     const bool fits = plan(state, params, needs);
-    state->rows = fits && ISA(has_rows)(&state->conv);
-    if (!fits || (!state->rows && state->conv.in != 1)) {  // tiles are of single channels
+    state->depthwise = fits && ISA(has_depthwise_rows)(&state->conv);
+    state->in_rows = state->depthwise || (fits && ISA(has_group_rows)(&state->conv));
+    if (!fits || (!state->in_rows && state->conv.in != 1)) {  // tiles are of single channels
         release(state);
         return NULL;
     }
     const int64_t numbers = state->conv.in * state->conv.window;
     const int64_t bytes = state->channels * numbers * (int64_t)sizeof(float);
     memset(state->outside, 0, (size_t)state->channels * sizeof(float));
-    if (state->rows) plan_rows(state);
+    if (state->depthwise) {
+        state->rows = ISA(plan_depthwise_rows)(&state->conv);
+        needs->own = state->rows.bytes;
+    }
+    if (state->in_rows) plan_rows(state);
     if (!state->conv.constant) {
         state->packed = needs->shared;
         needs->shared += bytes;
@@ -146,8 +150,8 @@ static void *prepare_pool(Params *params, Needs *needs) {
     }
     for (int64_t c = 0; c < state->channels; c++)
         state->outside[c] = state->mode == LARGEST ? -INFINITY : 0;
-    state->rows = state->mode == LARGEST && ISA(has_maxima)(&state->conv);
-    if (state->rows) {
+    state->in_rows = state->mode == LARGEST && ISA(has_maxima)(&state->conv);
+    if (state->in_rows) {
         plan_rows(state);
         needs->own = ISA(maxima_bytes)(&state->conv);
     }
@@ -168,11 +172,6 @@ typedef struct {
     Pixel pixels[PIXELS];
     int count;
 } Tile;
-
-static inline Floats limited(const Limits *limits, Floats value) {
-    if (limits->swishes) return hard_swish_of(value);
-    return within(value, all_of(limits->low), all_of(limits->high));
-}
 
 // `V` vectors of channels from `c` on, of which those from `from` on are wanted.
 INLINE void make_channels(const Tile *tile, int64_t c, const int V, const Mode mode, int64_t from) {
@@ -205,7 +204,7 @@ INLINE void make_channels(const Tile *tile, int64_t c, const int V, const Mode m
             if (tile->factors) total *= tile->factors[p];
             if (epilogue->row_bias) total += load(epilogue->row_bias + at);
             if (tile->residual) total += load(tile->residual + tile->pixels[p].residual + at);
-            total = limited(tile->limits, total);
+            total = limited(total, tile->limits);
             store_from(tile->y + tile->pixels[p].y + at, total, from - at);
         }
 }
@@ -232,7 +231,7 @@ INLINE void make_few(const Tile *tile, const Mode mode) {
         if (tile->factors) total *= tile->factors[p];
         if (epilogue->row_bias) total += load_some(epilogue->row_bias, channels);
         if (tile->residual) total += load_some(tile->residual + pixel->residual, channels);
-        total = limited(tile->limits, total);
+        total = limited(total, tile->limits);
         store_some(tile->y + pixel->y, total, channels);
     }
 }
@@ -271,13 +270,9 @@ INLINE void make_tiles(const State *state, const Tile *tiles, int count, const M
 #endif
 }
 
-static void activate(const Tile *tile) {
-    static const int64_t steps[] = {sizeof(float), sizeof(float)};
-    const Epilogue *epilogue = &tile->conv->epilogue;
-    for (int p = 0; p < tile->count; p++) {
-        char *line = (char *)(tile->y + tile->pixels[p].y), *in[] = {line};
-        epilogue->activation(line, in, steps, tile->state->channels, epilogue->parameters);
-    }
+static void activate_tile(const Tile *tile) {
+    for (int p = 0; p < tile->count; p++)
+        activate(&tile->conv->epilogue, tile->y + tile->pixels[p].y, tile->state->channels);
 }
 
 // Tile number `number` of all, and what its windows read.
@@ -327,7 +322,7 @@ static void some_tiles(void *context, int64_t chunk, int thread) {
         if (state->mode == LARGEST) make_tiles(state, tiles, count, LARGEST);
         if (state->mode == SUM) make_tiles(state, tiles, count, SUM);
         if (limits.activation)
-            for (int i = 0; i < count; i++) activate(tiles + i);
+            for (int i = 0; i < count; i++) activate_tile(tiles + i);
     }
 }
 
@@ -343,12 +338,16 @@ static void some_rows(void *context, int64_t chunk, int thread) {
     const int64_t first = vectors * block / state->blocks * LANES;
     const int64_t next = vectors * (block + 1) / state->blocks * LANES;
     const int64_t last = lesser(next, state->channels);
-    const int64_t end = (part + 1) * state->unit;
-    for (int64_t row = part * state->unit; row < end && row < rows && !pool_is_stopped(); row++)
+    const int64_t begin = part * state->unit, end = lesser(rows, begin + state->unit);
+    const float *weights = job->weights, *outside = state->outside;
+    if (state->depthwise)
+        ISA(convolve_depthwise_rows)(
+            &state->rows, &job->conv, weights, outside, begin, end, first, last, scratch);
+    for (int64_t row = begin; row < end && !state->depthwise && !pool_is_stopped(); row++)
         if (state->mode == LARGEST)
             ISA(largest_row)(&job->conv, row, first, last, scratch);
         else
-            ISA(convolve_row)(&job->conv, job->weights, state->outside, row, first, last);
+            ISA(convolve_group_row)(&job->conv, weights, outside, row, first, last);
 }
 
 // -- other memory formats -------------------------------------------------------------------------
@@ -382,7 +381,7 @@ static Failure run_windows(const void *argument, const Run *run) {
     turn_all(&job, &state->residual);
     const int64_t tiles = ceil_div(state->conv.pixels, PIXELS) * state->conv.batch;
     const int64_t rows = rows_of(&state->conv);
-    if (state->rows)
+    if (state->in_rows)
         share_chunks(run, ceil_div(rows, state->unit) * state->blocks, some_rows, &job);
     else
         share_chunks(run, ceil_div(tiles, state->unit * BATCH), some_tiles, &job);

@@ -5,6 +5,7 @@
 
 #include "copies.h"
 #include "depthwise_planes.h"
+#include "depthwise_turned.h"
 #include "window.h"
 
 enum { SHORT = 32 };  // columns of a line
@@ -18,6 +19,8 @@ typedef struct {
     Conv conv;
     Strips strips;  // NULL: windows are not read where they lie
     int64_t lines, bands;  // of results in a chunk, and chunks of a channel
+    bool turns;  // planes
+    TurnedPlanes turned;
     bool is_short;  // lines
     Copies copies;
     int64_t *offsets;  // of each tap
@@ -34,6 +37,7 @@ static void release(void *argument) {
     free(state->offsets);
     free(state->strips.strips);
     ISA(free_copies)(&state->copies);
+    ISA(release_turned_planes)(&state->turned);
     free(state);
 }
 
@@ -48,6 +52,11 @@ static void *prepare(Params *params, Needs *needs) {
     }
     state->unit = ceil_div(CHUNK, conv->pixels * conv->window);
     images_lie_anywhere(needs, conv);
+    if ((state->turns = ISA(turning_wins)(conv))) {
+        if (ISA(plan_turned_planes)(&state->turned, conv, needs)) return state;
+        release(state);
+        return NULL;
+    }
     if (ISA(has_depthwise_planes)(conv)) {
         state->lines = band_lines(conv, CHUNK);
         state->bands = ceil_div(conv->result[1], state->lines);
@@ -165,12 +174,20 @@ static void some_bands(void *context, int64_t chunk, int thread) {
         ISA(convolve_band)(&state->strips, i, i % (conv->groups * conv->out), begin, end);
 }
 
+static void turned_chunk(void *context, int64_t chunk, int thread) {
+    const Job *job = context;
+    const State *state = job->state;
+    ISA(convolve_turned)(&state->turned, &state->conv, chunk, job->run->own[thread]);
+}
+
 static Failure run_depthwise(const void *argument, const Run *run) {
     const State *state = argument;
     const Conv *conv = &state->conv;
     Job job = {state, run};
     const int64_t chunks = ceil_div(conv->batch * conv->groups * conv->out, state->unit);
-    if (state->strips.strips)
+    if (state->turns)
+        share_chunks(run, ISA(turned_chunks)(&state->turned, conv), turned_chunk, &job);
+    else if (state->strips.strips)
         share_chunks(run, chunks * state->bands, some_bands, &job);
     else
         share_chunks(run, chunks, some_channels, &job);

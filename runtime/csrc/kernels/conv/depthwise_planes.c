@@ -125,9 +125,5 @@ void ISA(convolve_band)(
     const int64_t kind = conv->dilation[2] > 1 ? 0 : conv->stride[2];
     ISA(for_blocks)(strips, x, first, end, MAKE[conv->taps[2] / 2 - 1][kind], &work);
     if (!work.limits.activation) return;
-    static const int64_t steps[] = {sizeof(float), sizeof(float)};
-    float *y = work.y + first * conv->result[2];
-    char *in[] = {(char *)y};
-    epilogue->activation(
-        (char *)y, in, steps, (end - first) * conv->result[2], epilogue->parameters);
+    activate(epilogue, work.y + first * conv->result[2], (end - first) * conv->result[2]);
 }

@@ -1,84 +1,75 @@
-// Depthwise convolutions of channels-last tensors, a row of results at a time, and those of groups of
-// as few channels as a vector holds several of.
-//
-// A span is a few neighbours in a row, by a vector of channels.  Each vector of the input that lies
-// under its windows is read once and multiplied by the weights of all taps that read it; in groups,
-// once for each channel of a group, which is spread over the lanes of its group.
-#include "channels_last.h"
-#include "limits.h"
-#include "../support/partial.h"
+// A span is a few results of a row, or of two of them, by a vector of channels.  Each vector of the input
+// that lies under its windows is read once for each part of a line of taps, and multiplied by the weights
+// of all taps of the part that read it.  Where windows are dilated, results of a span are as far from
+// each other as they have to be to share what they read; where windows move by more than two such
+// elements, they share nothing.
+#include "depthwise_rows.h"
+
+#include "rows.h"
 
 enum {
-    FEWEST = 4,  // results of a span
-    MOST = 8,  // likewise: sums, weights and a cell have to be in 16 registers
-    MOST_ROWS = 7,  // of a window
-    MOST_COLUMNS = 7,  // likewise: there is code for 3, 5 and 7
-    MOST_CELLS = (MOST - 1) * 2 + MOST_COLUMNS,  // of the input, under the windows of a span
+    MOST = 8,  // results of a span in a row: sums, weights and a cell have to be in 16 registers
+    PAIRED_TAPS = 3,  // of a line, for which rows go two by two if there are 32 registers
+    MOST_PART = 7,
+    FEWEST = 4,  // results of a row, of which sums are worth being made side by side
 };
 
+// A line of the input, and its weights for the windows of each row that it lies under, or NULL.
 typedef struct {
+    const float *begin;
+    const float *weights[2];
+    const float *first;  // the first cell of a span
+    const float **cells;  // all of them, if some lie outside
+} Line;
+
+typedef struct {
+    const Rows *rows;
     const Conv *conv;
     int64_t first, end;  // channels
-    int rows;  // of the windows, as far as they lie inside of the input
-    const float *weights[MOST_ROWS];
-    bool inside;  // all cells of these rows
-    const float *lines[MOST_ROWS];  // the first cell of each row
-    const float *cells[MOST_ROWS][MOST_CELLS];  // if some lie outside
+    int64_t count;  // lines
+    Line *lines;
+    bool inside;  // all cells, of as many channels as a vector has
+    int64_t step, tap_step;  // floats between cells and, if these are not shared, taps
     Limits limits;
-    const float *residual;
-    float *y;
+    Ends ends[2];
 } Span;
 
-bool ISA(has_rows)(const Conv *conv) {
-    const int64_t stride = conv->stride[2], columns = conv->taps[2];
-    const bool odd = columns == 3 || columns == 5 || columns == 7;
-    const bool grouped = conv->in == conv->out && (conv->in == 4 || conv->in == 8) && columns == 3;
-    const bool wide = grouped && conv->groups * conv->out >= LANES;
-    const bool single = conv->in == 1 && conv->out == 1 && conv->groups > 0;
-    return (wide || single) && conv->taps[0] == 1 && conv->result[0] == 1 && conv->before[0] == 0 &&
-           conv->taps[1] <= MOST_ROWS && odd && conv->dilation[2] == 1 &&
-           (stride == 1 || stride == 2) && conv->result[2] >= FEWEST;
-}
-
-// Lane `I` of every four, and of every eight, lanes in all of them.
-#define FOUR(N, I) N + I, N + I, N + I, N + I
-#define EIGHT(N, I) FOUR(N, I), FOUR(N, I)
-#if VECTOR_BYTES == 64
-#define OF_FOUR(I) FOUR(0, I), FOUR(4, I), FOUR(8, I), FOUR(12, I)
-#define OF_EIGHT(I) EIGHT(0, I), EIGHT(8, I)
-#elif VECTOR_BYTES == 32
-#define OF_FOUR(I) FOUR(0, I), FOUR(4, I)
-#else
-#define OF_FOUR(I) FOUR(0, I)
-#endif
-#define SPREAD(LANES_OF, I) \
-    case I: return __builtin_shufflevector(cell, cell, LANES_OF(I));
-
-INLINE Floats spread_of_four(Floats cell, int number) {
-    switch (number) {
-        SPREAD(OF_FOUR, 0)
-        SPREAD(OF_FOUR, 1)
-        SPREAD(OF_FOUR, 2)
-        default: return __builtin_shufflevector(cell, cell, OF_FOUR(3));
+static int64_t common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
     }
+    return a;
 }
 
-#if VECTOR_BYTES == 64
-INLINE Floats spread_of_eight(Floats cell, int number) {
-    switch (number) {
-        SPREAD(OF_EIGHT, 0)
-        SPREAD(OF_EIGHT, 1)
-        SPREAD(OF_EIGHT, 2)
-        SPREAD(OF_EIGHT, 3)
-        SPREAD(OF_EIGHT, 4)
-        SPREAD(OF_EIGHT, 5)
-        SPREAD(OF_EIGHT, 6)
-        default: return __builtin_shufflevector(cell, cell, OF_EIGHT(7));
-    }
+bool ISA(has_depthwise_rows)(const Conv *conv) {
+    return conv->in == 1 && conv->out == 1 && conv->groups > 0 && conv->result[2] >= FEWEST;
 }
-#endif
 
-// How many channels a vector has, if `few` says that these are all of them.
+Rows ISA(plan_depthwise_rows)(const Conv *conv) {
+    Rows rows;
+    const int64_t common = common_divisor(conv->stride[2], conv->dilation[2]);
+    const int64_t moved = conv->stride[2] / common;  // by so many cells
+    const int64_t between = conv->dilation[2] / common;  // neighbours that share
+    const int64_t both = common_divisor(conv->stride[1], conv->dilation[1]);
+    rows.rows_apart = conv->dilation[1] / both;
+    rows.shift = conv->stride[1] / both;
+    const bool pairs = VECTOR_BYTES == 64 && conv->taps[2] == PAIRED_TAPS &&
+                       rows.shift < conv->taps[1];
+    rows.shares = moved <= 2 && (pairs || conv->result[2] >= FEWEST * between);
+    rows.two = rows.shares && pairs;
+    rows.stride = rows.shares ? (int)moved : 1;
+    rows.apart = rows.shares ? between : 1;
+    rows.cell = rows.shares ? conv->dilation[2] : conv->stride[2];
+    rows.cells = rows.shares ? (MOST - 1) * rows.stride + conv->taps[2] : MOST * conv->taps[2];
+    rows.lines = conv->taps[0] * (conv->taps[1] + (rows.two ? rows.shift : 0));
+    rows.bytes = rows.lines * ((int64_t)sizeof(Line) + rows.cells * (int64_t)sizeof(float *));
+    return rows;
+}
+
+// -- spans ----------------------------------------------------------------------------------------
+
 INLINE int64_t width_of(const Span *span, const bool few) {
     if (!few) return LANES;
     const int64_t count = span->end - span->first;
@@ -86,185 +77,254 @@ INLINE int64_t width_of(const Span *span, const bool few) {
     return count;
 }
 
-// What channel number `number` of each group of `G` is multiplied with, for a vector of channels from
-// `c` on, of which there are `width`.
-INLINE Floats read_cell(const float *cell, int64_t c, int number, const int G, int64_t width) {
-    if (width < LANES) return load_some(cell + c, width);
-    if (G == 1) return load_once(cell + c);
-    if (G == 4) return spread_of_four(load(cell + c), number);
-#if VECTOR_BYTES == 64
-    return spread_of_eight(load(cell + c), number);
-#else
-    return all_of(cell[c / G * G + number]);
-#endif
-}
+// What is known when code is made: the distance of results, how many there are in a row, whether all cells
+// lie inside, and whether there are fewer channels than lanes.
+typedef struct {
+    int stride, results;
+    bool inside, few;
+} Form;
 
-INLINE void store_channels(
-    const Span *span, const Floats *totals, const int P, const bool few, int64_t c, int64_t from) {
-    const Floats low = all_of(span->limits.low), high = all_of(span->limits.high);
-    const bool swishes = span->limits.swishes;
-    const int64_t y_step = span->conv->y_axis[2], residual_step = span->conv->residual_axis[2];
-    const int64_t width = width_of(span, few);
-    const float *residual = span->residual ? span->residual + c : NULL;
-    float *y = span->y + c;
-    UNROLLED_FOR (int p = 0; p < P; p++) {
-        Floats total = totals[p];
-        if (residual) total += load_some(residual + p * residual_step, width);
-        total = swishes ? hard_swish_of(total) : within(total, low, high);
-        if (few)
-            store_some(y + p * y_step, total, width);
-        else
-            store_from(y + p * y_step, total, from - c);
+// Adds `K` taps of a line, whose first weight and cell are numbers `tap` and `number`, to the results of the
+// rows `zero` and `one`.
+INLINE void add_taps(
+    const Span *span, const Line *line, int64_t tap, int64_t number, const float *first, int64_t c,
+    const int K, const Form form, const bool zero, const bool one, Floats (*totals)[MOST]) {
+    const int S = form.stride, P = form.results;
+    const int64_t channels = span->conv->groups, width = width_of(span, form.few);
+    const int64_t at = tap * channels + c;
+    Floats weights[2][MOST_PART];
+    UNROLLED_FOR (int k = 0; k < K; k++) {
+        if (zero) weights[0][k] = load_some(line->weights[0] + at + k * channels, width);
+        if (one) weights[1][k] = load_some(line->weights[1] + at + k * channels, width);
     }
-}
-
-// A vector of channels from `c` on, of which those from `from` on are wanted; or `few`, if there are no
-// more.
-INLINE void make_channels(
-    const Span *span, const int G, const int K, const int S, const int P, const bool inside,
-    const bool few, int64_t c, int64_t from) {
-    const Conv *conv = span->conv;
-    const int64_t width = width_of(span, few);
-    const Epilogue *epilogue = &conv->epilogue;
-    const int64_t channels = conv->groups * G, step = conv->x_axis[2];
-    Floats totals[MOST];
-    const Floats start = epilogue->row_bias ? load_some(epilogue->row_bias + c, width)
-                                            : (Floats){0};
-    UNROLLED_FOR (int p = 0; p < P; p++) totals[p] = start;
-    for (int row = 0; row < span->rows; row++) {
-        const float *line = span->lines[row];
-        UNROLLED_FOR (int number = 0; number < G; number++) {
-            Floats weights[MOST_COLUMNS];
-            UNROLLED_FOR (int k = 0; k < K; k++)
-                weights[k] = load_some(span->weights[row] + (k * G + number) * channels + c, width);
-            UNROLLED_FOR (int cell = 0; cell < (P - 1) * S + K; cell++) {
-                const float *at = inside ? line + cell * step : span->cells[row][cell];
-                const Floats part = read_cell(at, c, number, G, width);
-                UNROLLED_FOR (int k = 0; k < K; k++) {
-                    const int place = cell - k;  // of the window that has the cell as tap k
-                    if (place >= 0 && place % S == 0 && place / S < P)
-                        totals[place / S] += weights[k] * part;
-                }
-            }
+    UNROLLED_FOR (int cell = 0; cell < (P - 1) * S + K; cell++) {
+        const float *from = form.inside ? first + cell * span->step : line->cells[number + cell];
+        const Floats part = form.few ? load_some(from + c, width) : load_once(from + c);
+        UNROLLED_FOR (int k = 0; k < K; k++) {
+            const int place = cell - k;  // of the window that has the cell as tap k
+            if (place < 0 || place % S || place / S >= P) continue;
+            if (zero) totals[0][place / S] += weights[0][k] * part;
+            if (one) totals[1][place / S] += weights[1][k] * part;
         }
     }
-    store_channels(span, totals, P, few, c, from);
+}
+
+// Lines whose `K` taps are added at once.
+INLINE void add_lines(
+    const Span *span, int64_t c, const int K, const Form form, Floats (*totals)[MOST]) {
+    for (const Line *line = span->lines; line < span->lines + span->count; line++)
+        add_taps(span, line, 0, 0, line->first, c, K, form, true, false, totals);
+}
+
+// The same for two rows.
+INLINE void add_shared_lines(
+    const Span *span, int64_t c, const int K, const Form form, Floats (*totals)[MOST]) {
+    for (const Line *line = span->lines; line < span->lines + span->count; line++)
+        if (line->weights[0] && line->weights[1])
+            add_taps(span, line, 0, 0, line->first, c, K, form, true, true, totals);
+        else if (line->weights[0])
+            add_taps(span, line, 0, 0, line->first, c, K, form, true, false, totals);
+        else
+            add_taps(span, line, 0, 0, line->first, c, K, form, false, true, totals);
+}
+
+// Taps of a line that are added at once, of `left` ones: any number of them is a sum of such.
+static inline int64_t part_of(int64_t left, bool shares) {
+    static const int8_t parts[] = {0, 1, 1, 3, 1, 5, 3, 7, 5, 3, 7, 3, 7, 5};
+    return !shares ? 1 : left < 14 ? parts[left] : 7;
+}
+
+// Lines of any taps, part by part.
+INLINE void add_parts(const Span *span, int64_t c, const Form form, Floats (*totals)[MOST]) {
+    const int64_t taps = span->conv->taps[2];
+    const bool shares = span->rows->shares;
+    for (const Line *line = span->lines; line < span->lines + span->count; line++)
+        for (int64_t tap = 0, part; tap < taps; tap += part) {
+            const int64_t number = shares ? tap : tap * MOST;
+            const float *first = line->first + tap * (shares ? span->step : span->tap_step);
+            part = part_of(taps - tap, shares);
+            if (part == 1)
+                add_taps(span, line, tap, number, first, c, 1, form, true, false, totals);
+            else if (part == 3)
+                add_taps(span, line, tap, number, first, c, 3, form, true, false, totals);
+            else if (part == 5)
+                add_taps(span, line, tap, number, first, c, 5, form, true, false, totals);
+            else
+                add_taps(span, line, tap, number, first, c, 7, form, true, false, totals);
+        }
+}
+
+// A vector of channels from `c` on, of which those from `from` on are wanted, of `R` rows and lines of `K`
+// taps, or of any.
+INLINE void make_channels(
+    const Span *span, const int R, const int K, const Form form, int64_t c, int64_t from) {
+    const Epilogue *epilogue = &span->conv->epilogue;
+    const int64_t width = width_of(span, form.few);
+    const int P = form.results;
+    Floats totals[2][MOST];
+    const Floats start = epilogue->row_bias ? load_some(epilogue->row_bias + c, width)
+                                            : (Floats){0};
+    UNROLLED_FOR (int r = 0; r < R; r++)
+        UNROLLED_FOR (int p = 0; p < P; p++) totals[r][p] = start;
+    if (R == 2)
+        add_shared_lines(span, c, K, form, totals);
+    else if (K > 0)
+        add_lines(span, c, K, form, totals);
+    else
+        add_parts(span, c, form, totals);
+    UNROLLED_FOR (int r = 0; r < R; r++)
+        store_channels(&span->ends[r], &span->limits, totals[r], P, form.few, width, c, from);
 }
 
 // The last vector reaches back, but writes nothing twice: the residual may be the result.
 INLINE void make_span(
-    const Span *span, const int G, const int K, const int S, const int P, const bool inside) {
+    const Span *span, const int R, const int K, const int S, const int P, const bool inside) {
+    const Form form = {S, P, inside, false};
     int64_t c = span->first;
-    if (G == 1 && span->conv->groups < LANES) {
-        make_channels(span, G, K, S, P, inside, true, c, c);
+    if (!inside && span->conv->groups < LANES) {
+        make_channels(span, R, K, (Form){S, P, false, true}, c, c);
         return;
     }
-    for (; c + LANES <= span->end; c += LANES) make_channels(span, G, K, S, P, inside, false, c, c);
-    if (c < span->end) make_channels(span, G, K, S, P, inside, false, span->end - LANES, c);
+    for (; c + LANES <= span->end; c += LANES) make_channels(span, R, K, form, c, c);
+    if (c < span->end) make_channels(span, R, K, form, span->end - LANES, c);
 }
 
-#define SPAN(G, K, S, P)                                                                 \
-    static __attribute__((noinline)) void span_##G##_##K##_##S##_##P(const Span *span) { \
+#define SPAN(R, K, S, P)                                                                 \
+    static __attribute__((noinline)) void span_##R##_##K##_##S##_##P(const Span *span) { \
         if (span->inside)                                                                \
-            make_span(span, G, K, S, P, true);                                           \
+            make_span(span, R, K, S, P, true);                                           \
         else                                                                             \
-            make_span(span, G, K, S, P, false);                                          \
+            make_span(span, R, K, S, P, false);                                          \
     }
-#define SPANS(G, K, S) \
-    SPAN(G, K, S, 4) SPAN(G, K, S, 5) SPAN(G, K, S, 6) SPAN(G, K, S, 7) SPAN(G, K, S, 8)
-#define NAMES(G, K, S)                                                             \
-    {span_##G##_##K##_##S##_4, span_##G##_##K##_##S##_5, span_##G##_##K##_##S##_6, \
-     span_##G##_##K##_##S##_7, span_##G##_##K##_##S##_8}
-
-SPANS(1, 3, 1)
-SPANS(1, 3, 2)
-SPANS(1, 5, 1)
-SPANS(1, 5, 2)
-SPANS(1, 7, 1)
-SPANS(1, 7, 2)
-SPANS(4, 3, 1)
-SPANS(4, 3, 2)
-SPANS(8, 3, 1)
-SPANS(8, 3, 2)
+#define NAME(R, K, S, P) span_##R##_##K##_##S##_##P,
+#define EACH(_, R, K, S)                                                                \
+    _(R, K, S, 1)                                                                       \
+    _(R, K, S, 2) _(R, K, S, 3) _(R, K, S, 4) _(R, K, S, 5) _(R, K, S, 6) _(R, K, S, 7) \
+        _(R, K, S, 8)
+#define SPANS(R, K) EACH(SPAN, R, K, 1) EACH(SPAN, R, K, 2)
+#define NAMES(R, K)                                    \
+    {                                                  \
+        {EACH(NAME, R, K, 1)}, { EACH(NAME, R, K, 2) } \
+    }
 
 typedef void (*MakeSpan)(const Span *span);
-typedef MakeSpan MakeSpans[2][MOST - FEWEST + 1];  // of strides 1 and 2
+typedef MakeSpan MakeSpans[2][MOST];  // of neighbours one cell and two apart
 
-static const MakeSpans OF_3 = {NAMES(1, 3, 1), NAMES(1, 3, 2)};
-static const MakeSpans OF_5 = {NAMES(1, 5, 1), NAMES(1, 5, 2)};
-static const MakeSpans OF_7 = {NAMES(1, 7, 1), NAMES(1, 7, 2)};
-static const MakeSpans OF_GROUPS_OF_4 = {NAMES(4, 3, 1), NAMES(4, 3, 2)};
-static const MakeSpans OF_GROUPS_OF_8 = {NAMES(8, 3, 1), NAMES(8, 3, 2)};
+SPANS(1, 0)
+SPANS(1, 3)
+SPANS(1, 5)
+SPANS(1, 7)
+static const MakeSpans OF_ANY = NAMES(1, 0), OF_3 = NAMES(1, 3), OF_5 = NAMES(1, 5),
+                       OF_7 = NAMES(1, 7);
+#if VECTOR_BYTES == 64
+SPANS(2, 3)
+static const MakeSpans OF_TWO_ROWS = NAMES(2, 3);
+#endif
 
-static const MakeSpan *spans_of(const Conv *conv) {
-    const bool two = conv->stride[2] == 2;
-    if (conv->in == 8) return OF_GROUPS_OF_8[two];
-    if (conv->in == 4) return OF_GROUPS_OF_4[two];
-    return (conv->taps[2] == 7 ? OF_7 : conv->taps[2] == 5 ? OF_5 : OF_3)[two];
+static const MakeSpan *spans_of(const Rows *rows, int64_t taps, bool two) {
+#if VECTOR_BYTES == 64
+    if (two) return OF_TWO_ROWS[rows->stride - 1];
+#endif
+    (void)two;
+    if (!rows->shares) return OF_ANY[0];
+    const MakeSpans *spans = taps == 3 ? &OF_3 : taps == 5 ? &OF_5 : taps == 7 ? &OF_7 : &OF_ANY;
+    return (*spans)[rows->stride - 1];
 }
 
+// -- rows -----------------------------------------------------------------------------------------
+
 // Cells of the windows from result `first` of a row on; those outside of the input are zeros.
-static void find_cells(
-    const Conv *conv, const float *outside, int64_t first, int count, const float **begins,
-    Span *span) {
+static void find_cells(Span *span, const float *outside, int64_t first, int count) {
+    const Rows *rows = span->rows;
+    const Conv *conv = span->conv;
     const int64_t left = first * conv->stride[2] - conv->before[2], step = conv->x_axis[2];
-    const int cells = (count - 1) * (int)conv->stride[2] + (int)conv->taps[2];
-    span->inside = left >= 0 && left + cells <= conv->size[2];
-    for (int row = 0; row < span->rows; row++) {
-        span->lines[row] = begins[row] + left * step;
-        for (int cell = 0; cell < cells && !span->inside; cell++) {
-            const bool there = (uint64_t)(left + cell) < (uint64_t)conv->size[2];
-            span->cells[row][cell] = there ? span->lines[row] + cell * step : outside;
+    const int64_t reach = (conv->taps[2] - 1) * conv->dilation[2];
+    const int64_t last = left + (count - 1) * rows->stride * rows->cell + reach;
+    for (Line *line = span->lines; line < span->lines + span->count; line++)
+        line->first = line->begin + left * step;
+    span->inside = left >= 0 && last < conv->size[2] && conv->groups >= LANES;
+    if (span->inside) return;
+    const int64_t cells = rows->shares ? (count - 1) * rows->stride + conv->taps[2] : rows->cells;
+    for (int64_t cell = 0; cell < cells; cell++) {
+        const int64_t column = rows->shares ? left + cell * rows->cell
+                                            : left + cell / MOST * conv->dilation[2] +
+                                                  cell % MOST * rows->cell;
+        const bool there = (uint64_t)column < (uint64_t)conv->size[2];
+        for (Line *line = span->lines; line < span->lines + span->count; line++)
+            line->cells[cell] = there ? line->begin + column * step : outside;
+    }
+}
+
+// The lines that the windows of a row read, and of the one that follows if it has `two`, without those
+// outside of the input.
+static void find_lines(Span *span, const float *weights, int64_t row, bool two) {
+    const Conv *conv = span->conv;
+    const Rows *rows = span->rows;
+    const int64_t h = row % conv->result[1], rest = row / conv->result[1];
+    const int64_t slice = rest % conv->result[0] * conv->stride[0] - conv->before[0];
+    const float *image = conv->x + rest / conv->result[0] * conv->x_batch;
+    const int64_t of_line = conv->taps[2] * conv->groups, shift = two ? rows->shift : 0;
+    span->count = 0;
+    for (int64_t a = 0; a < conv->taps[0]; a++, weights += conv->taps[1] * of_line) {
+        const int64_t depth = slice + a * conv->dilation[0];
+        if (depth < 0 || depth >= conv->size[0]) continue;
+        for (int64_t tap = 0; tap < conv->taps[1] + shift; tap++) {
+            const int64_t at = h * conv->stride[1] - conv->before[1] + tap * conv->dilation[1];
+            if (at < 0 || at >= conv->size[1]) continue;
+            Line *line = &span->lines[span->count++];
+            line->begin = image + depth * conv->x_axis[0] + at * conv->x_axis[1];
+            line->weights[0] = tap < conv->taps[1] ? weights + tap * of_line : NULL;
+            line->weights[1] = two && tap >= shift ? weights + (tap - shift) * of_line : NULL;
         }
     }
 }
 
-// The lines that the windows of row `h` of an image read, without those outside of it.
-static void find_lines(
-    const Conv *conv, const float *weights, const float *image, int64_t h, const float **begins,
-    Span *span) {
-    const int64_t line = conv->taps[2] * conv->in * conv->out * conv->groups;
-    span->rows = 0;
-    for (int64_t tap = 0; tap < conv->taps[1]; tap++) {
-        const int64_t at = h * conv->stride[1] - conv->before[1] + tap * conv->dilation[1];
-        if (at < 0 || at >= conv->size[1]) continue;
-        begins[span->rows] = image + at * conv->x_axis[1];
-        span->weights[span->rows++] = weights + tap * line;
+static void make_rows(
+    Span *span, const float *weights, const float *outside, int64_t row, bool two) {
+    const Conv *conv = span->conv;
+    const Rows *rows = span->rows;
+    const int64_t width = conv->result[2], apart = rows->apart;
+    const MakeSpan *make = spans_of(rows, conv->taps[2], two);
+    const Ends ends[2] = {
+        ends_of_row(conv, row), ends_of_row(conv, two ? row + rows->rows_apart : row)};
+    find_lines(span, weights, row, two);
+    for (int64_t phase = 0; phase < lesser(apart, width); phase++) {
+        const int64_t results = ceil_div(width - phase, apart), spans = ceil_div(results, MOST);
+        for (int64_t i = 0; i < spans; i++) {
+            const int64_t begin = results * i / spans, at = phase + begin * apart;
+            const int count = (int)(results * (i + 1) / spans - begin);
+            find_cells(span, outside, at, count);
+            for (int r = 0; r < 2; r++) {
+                Ends *end = &span->ends[r];
+                *end = ends[r];
+                end->y += at * end->y_step;
+                if (end->residual) end->residual += at * end->residual_step;
+                end->y_step *= apart;
+                end->residual_step *= apart;
+            }
+            make[count - 1](span);
+        }
     }
+    if (!span->limits.activation) return;
+    for (int r = 0; r < (two ? 2 : 1); r++)
+        activate_row(conv, ends[r].y + span->first, span->end - span->first);
 }
 
-static void activate(const Conv *conv, float *y, int64_t count) {
-    static const int64_t steps[] = {sizeof(float), sizeof(float)};
-    const bool whole = conv->y_axis[2] == count;
-    const int64_t length = whole ? conv->result[2] * count : count;
-    for (int64_t at = 0; at < (whole ? 1 : conv->result[2]); at++, y += conv->y_axis[2]) {
-        char *in[] = {(char *)y};
-        conv->epilogue.activation((char *)y, in, steps, length, conv->epilogue.parameters);
-    }
-}
-
-void ISA(convolve_row)(
-    const Conv *conv, const float *weights, const float *outside, int64_t row, int64_t first,
-    int64_t end) {
-    const int64_t image = row / conv->result[1], h = row % conv->result[1];
-    const int64_t width = conv->result[2], spans = ceil_div(width, MOST);
-    const MakeSpan *make = spans_of(conv);
-    const float *residual = conv->epilogue.residual, *begins[MOST_ROWS];
-    float *y = conv->y + image * conv->y_batch + h * conv->y_axis[1];
-    if (residual) residual += image * conv->residual_batch + h * conv->residual_axis[1];
-    Span span;
-    span.conv = conv;
-    span.first = first;
-    span.end = end;
+void ISA(convolve_depthwise_rows)(
+    const Rows *rows, const Conv *conv, const float *weights, const float *outside, int64_t from,
+    int64_t to, int64_t first, int64_t end, void *scratch) {
+    Span span = {.rows = rows, .conv = conv, .first = first, .end = end, .lines = scratch};
+    const float **cells = (const float **)(span.lines + rows->lines);
+    for (int64_t i = 0; i < rows->lines; i++) span.lines[i].cells = cells + i * rows->cells;
     span.limits = limits_of(&conv->epilogue);
-    find_lines(conv, weights, conv->x + image * conv->x_batch, h, begins, &span);
-    for (int64_t i = 0; i < spans; i++) {
-        const int64_t at = width * i / spans;
-        const int count = (int)(width * (i + 1) / spans - at);
-        find_cells(conv, outside, at, count, begins, &span);
-        span.y = y + at * conv->y_axis[2];
-        span.residual = residual ? residual + at * conv->residual_axis[2] : NULL;
-        make[count - FEWEST](&span);
+    span.step = rows->cell * conv->x_axis[2];
+    span.tap_step = conv->dilation[2] * conv->x_axis[2];
+    const int64_t height = conv->result[1], apart = rows->rows_apart;
+    while (from < to && !pool_is_stopped()) {
+        const int64_t slice = lesser(to, (from / height + 1) * height);
+        const int64_t next = rows->two ? lesser(slice, from + 2 * apart) : from + 1;
+        for (int64_t row = from; row < lesser(next, from + apart); row++)
+            make_rows(&span, weights, outside, row, rows->two && row + apart < next);
+        from = next;
     }
-    if (span.limits.activation) activate(conv, y + first, end - first);
 }

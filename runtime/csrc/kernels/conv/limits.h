@@ -36,4 +36,16 @@ static inline Floats hard_swish_of(Floats value) {
     return value * all_at_most(all_of(1), relu_of(value * 0.16666666666666666f + 0.5f));
 }
 
+static inline Floats limited(Floats value, const Limits *limits) {
+    if (limits->swishes) return hard_swish_of(value);
+    return within(value, all_of(limits->low), all_of(limits->high));
+}
+
+// Applies any other activation to `count` results.
+static inline void activate(const Epilogue *epilogue, float *y, int64_t count) {
+    static const int64_t steps[] = {sizeof(float), sizeof(float)};
+    char *in[] = {(char *)y};
+    epilogue->activation((char *)y, in, steps, count, epilogue->parameters);
+}
+
 #endif

@@ -36,6 +36,15 @@ static inline int64_t plan_copy(
     return scratch + padded(conv->batch * step, 16);
 }
 
+// Plans those that the images of a convolution need.  The floats that they have.
+static inline int64_t plan_copies(Conv *c, Turned *x, Turned *y, Turned *residual) {
+    int64_t end = plan_copy(c, x, c->x, c->size, 0, &c->x_batch, &c->x_channel, c->x_axis);
+    end = plan_copy(c, y, c->y, c->result, end, &c->y_batch, &c->y_channel, c->y_axis);
+    return plan_copy(
+        c, residual, c->epilogue.residual, c->result, end, &c->residual_batch, &c->residual_channel,
+        c->residual_axis);
+}
+
 // A line of pixels, to its copy or from there.
 static inline void turn_line(
     const Turned *turned, int64_t channels, int64_t line, float *scratch, bool back) {

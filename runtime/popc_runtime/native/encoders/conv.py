@@ -9,7 +9,7 @@ from popc_runtime.format.program import Packing
 from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.core.operands import Operands
 from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
-from popc_runtime.native.algorithms import direct_wins, fits_rows, lines_win, turned_rows_win
+from popc_runtime.native.algorithms import direct_wins, fits_rows, lines_win
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import contiguous_copy
 from popc_runtime.native.epilogues import epilogue_activation
@@ -143,8 +143,6 @@ def _kernel_of_sums(
     grouped = group > 1 and x.shape[1] == out.shape[1] and fits_rows(*windows)
     depthwise = x.shape[1] == group == w.shape[0]
     if (grouped or depthwise) and (last or not plain):
-        return "DepthwiseLast_f32"
-    if depthwise and turned_rows_win(*windows):
         return "DepthwiseLast_f32"
     if plain and x.shape[1] == group and w.shape[0] // group <= 2:
         return "DepthwiseConv_f32"
