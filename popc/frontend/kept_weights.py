@@ -59,10 +59,10 @@ def read_without_weights(path: Path) -> KeptModel | None:
         size = os.fstat(file.fileno()).st_size
         if not _LARGE_FILE <= size <= _MOST_BYTES:
             return None
-        content = np.empty(size, np.uint8)  # of large pages, where the system has any
-        if file.readinto(content.data) < size or content[0] != _FIRST_BYTE:
-            return None
-    content.setflags(write=False)
+        # No array of numpy's, which asks for large pages: to find these may take longer.
+        content = np.frombuffer(file.read(size), np.uint8)
+    if len(content) < size or content[0] != _FIRST_BYTE:
+        return None
     digest = begin_call(_digest_of, content)
     proto = onnx.ModelProto()
     place = {"location": path.name, **hold(content)}
