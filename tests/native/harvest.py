@@ -62,8 +62,24 @@ _CHAINS: Final[tuple[tuple[tuple[Array, ...], tuple[FusedStep, ...]], ...]] = (
 _SCALARS: Final[tuple[Array, ...]] = tuple(np.array(number) for number in (0.5, 0.25, 0.75))
 
 
+def _experts() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
+    """Rows of several experts, in floats and in few bits."""
+    choice = np.array([2, 0, 2, 1, 2])
+    weights, bias = _IMAGE.reshape(3, 3, 40)[:, :, :8], _LINE[:3, :3]
+    for given in (None, bias):
+        yield "ExpertMatMul", [_LINE, choice, weights, given], {}
+    packed = np.arange(3 * 3 * 2 * 8, dtype=np.uint8).reshape(3, 3, 2, 8)
+    scales = np.linspace(0.1, 1, 18, dtype=np.float32).reshape(3, 3, 2)
+    rows = np.concatenate([_LINE] * 4, axis=1)
+    points = np.arange(9, dtype=np.uint8).reshape(3, 3, 1)
+    attributes: dict[str, Attribute] = {"bits": 4, "block_size": 16, "K": 32}
+    for zero in (None, points, scales):
+        yield "ExpertMatMulNBits", [rows, choice, packed, scales, zero, bias], attributes
+
+
 def _further() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
     """What does not occur among those, or not as kernels take it."""
+    yield from _experts()
     for dtype in (np.uint8, np.uint16, np.uint32, np.uint64):
         numbers = np.arange(40, dtype=dtype)
         for way in ("LEFT", "RIGHT"):
