@@ -97,6 +97,33 @@ def test_a_result_may_lie_where_any_operand_was(library: Library) -> None:
             assert out.tobytes() == ((x - y) - y).tobytes()
 
 
+@pytest.mark.parametrize(
+    ("shape", "first", "second"),
+    [
+        ((300, 16, 3), (16, 1), (16, 3)),
+        ((300, 16, 3), (3,), (16, 1)),
+        ((40, 31, 33), (31, 1), (33,)),
+        ((40, 31, 33), (1, 1, 33), (40, 1, 1)),
+        ((7, 5, 4, 17), (5, 1, 17), (4, 1)),
+        ((500, 2, 600), (2, 1), (600,)),
+    ],
+)
+def test_operands_that_begin_again(
+    library: Library, shape: tuple[int, ...], first: tuple[int, ...], second: tuple[int, ...]
+) -> None:
+    """Blocks hold whole periods of those that do so after a few rows."""
+    arrays = [
+        np.random.default_rng(seed).integers(-99, 99, sizes).astype(np.float32)
+        for seed, sizes in enumerate((shape, first, second))
+    ]
+    steps = (FusedStep("Mul", (0, 1), _F32, {}), FusedStep("Add", (3, 2), _F32, {}))
+    inputs = tuple(np.broadcast_to(array, shape) for array in arrays)
+    chain = Chain(inputs, (_F32,) * 3, (), steps, shape)
+    wanted = arrays[0] * arrays[1] + arrays[2]  # whole numbers, of which none is rounded
+    for threads in (1, 2):
+        np.testing.assert_array_equal(_together(chain, library, chain.out(), threads), wanted)
+
+
 def test_nothing_to_do_where_there_are_no_elements(library: Library) -> None:
     chain = Chain((np.zeros((3, 0), np.float32),), (_F32,), (), _program(2), (3, 0))
     assert _together(chain, None, chain.out()).size == 0

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "maps.h"
-#include "../support/sizes.h"
+#include "../support/elements.h"
+#include "../support/lines.h"
 
 typedef struct {
     Map map;
@@ -14,6 +15,7 @@ typedef struct {
     int64_t dims[MAX_RANK];
     int64_t strides[MAX_OPERANDS + 1][MAX_RANK];
     int64_t inner[MAX_OPERANDS + 1];  // strides of the innermost dimension
+    int64_t sizes[MAX_OPERANDS + 1];  // bytes of an element in memory
     int64_t count;
     int64_t chunk;  // elements that are worth the while of another thread
     bool converts;
@@ -23,6 +25,9 @@ typedef struct {
 // What a chunk costs, in additions.  What is converted goes by blocks of 4 KiB at most for each operand,
 // and is still in the first cache when the loop reads it.
 enum { CHUNK_COST = 16384, BLOCK = 512, WIDEST = 8 };
+
+// Elements of a row: fewer are put together with those of other rows, so that loops are worth their call.
+enum { NARROW = 64 };
 
 // Strides of `tensor` when it is broadcast to the shape of `out`; false if it cannot be.
 static bool broadcast(const Tensor *tensor, const Tensor *out, int64_t *strides) {
@@ -115,6 +120,7 @@ void *ISA(map_prepare)(Params *params, Needs *needs, const Map *map) {
     for (int i = 0; i <= map->operands; i++) {
         tensors[i] = next_tensor(params);
         state->data[i] = tensors[i].data;
+        state->sizes[i] = item_size(tensors[i].dtype);
         if (params->bad || !broadcast(&tensors[i], &tensors[0], state->strides[i]) ||
             !convert(state, i, tensors[i].dtype)) {
             free(state);
@@ -165,31 +171,110 @@ void ISA(map_elements)(const void *argument, char *const *at, const int64_t *ste
         state->map.loop(at[0], at + 1, steps, n, state->parameters);
 }
 
-// Elements begin .. end - 1 in order of the collapsed dimensions.
+// -- narrow rows ----------------------------------------------------------------------------------
+
+// Rows of elements of `size` bytes, a constant, one behind the other and `apart` bytes from each other.
+INLINE void join_rows(
+    char *to, const char *from, int64_t apart, int64_t step, int64_t rows, int64_t width,
+    const int64_t size) {
+    const int64_t run = width * size;
+    if (step == size && run < FULL_BESIDE)
+        copy_all_runs(from, apart, to, run, rows, run);
+    else
+        for (int64_t row = 0; row < rows; row++)
+            copy_elements(to + row * run, size, from + row * apart, step, width, size);
+}
+
+INLINE void part_rows(
+    char *to, const char *from, int64_t apart, int64_t step, int64_t rows, int64_t width,
+    const int64_t size) {
+    const int64_t run = width * size;
+    if (step == size && run < FULL_BESIDE)
+        copy_all_runs(from, run, to, apart, rows, run);
+    else
+        for (int64_t row = 0; row < rows; row++)
+            copy_elements(to + row * apart, step, from + row * run, size, width, size);
+}
+
+// Between rows of tensor `i` from `at` on and a block in which they are joined.
+static void move_rows(const State *state, int i, char *at, char *block, int64_t rows, bool joins) {
+    const int last = state->rank - 1;
+    const int64_t apart = state->strides[i][last - 1], step = state->inner[i];
+    const int64_t width = state->dims[last];
+#define MOVE(SIZE)                                            \
+    if (joins)                                                \
+        join_rows(block, at, apart, step, rows, width, SIZE); \
+    else                                                      \
+        part_rows(at, block, apart, step, rows, width, SIZE); \
+    break
+    switch (state->sizes[i]) {
+        case 1: MOVE(1);
+        case 2: MOVE(2);
+        case 4: MOVE(4);
+        default: MOVE(8);
+    }
+#undef MOVE
+}
+
+// As the loop of the map, over rows that are read where they lie only if they go on in each other.
+static void map_narrow(const State *state, char *const *at, int64_t rows) {
+    char blocks[MAX_OPERANDS + 1][BLOCK * WIDEST] __attribute__((aligned(64)));
+    const int last = state->rank - 1;
+    const int64_t width = state->dims[last];
+    char *use[MAX_OPERANDS + 1];
+    int64_t steps[MAX_OPERANDS + 1];
+    bool goes_on[MAX_OPERANDS + 1];
+    for (int i = 0; i <= state->map.operands; i++) {
+        goes_on[i] = state->strides[i][last - 1] == state->inner[i] * width;
+        use[i] = goes_on[i] ? at[i] : blocks[i];
+        steps[i] = goes_on[i] ? state->inner[i] : state->sizes[i];
+        if (i && !goes_on[i]) move_rows(state, i, at[i], blocks[i], rows, true);
+    }
+    ISA(map_elements)(state, use, steps, rows * width);
+    if (!goes_on[0]) move_rows(state, 0, at[0], blocks[0], rows, false);
+}
+
+// -- all elements ---------------------------------------------------------------------------------
+
+// Moves `index` on by `count` of the dimension before the last, within it.
+static void go_on(const State *state, int64_t *index, int64_t count) {
+    int axis = state->rank - 2;
+    if (axis < 0) return;
+    index[axis] += count;
+    for (; axis > 0 && index[axis] == state->dims[axis]; axis--) {
+        index[axis] = 0;
+        index[axis - 1]++;
+    }
+}
+
+// Elements begin .. end - 1 in order of the collapsed dimensions, whole rows of several.
 static void map_range(const State *state, int64_t begin, int64_t end) {
     const int last = state->rank - 1;
     const int64_t width = state->dims[last];
+    const bool narrow = last > 0 && width < NARROW;
     int64_t index[MAX_RANK];
     int64_t rest = begin / width;
     for (int axis = last - 1; axis >= 0; axis--) {
         index[axis] = rest % state->dims[axis];
         rest /= state->dims[axis];
     }
-    int64_t offset = begin % width;
+    const int64_t offset = last > 0 ? 0 : begin;
     while (begin < end) {
-        int64_t n = width - offset < end - begin ? width - offset : end - begin;
         char *at[MAX_OPERANDS + 1];
         for (int i = 0; i <= state->map.operands; i++) {
             at[i] = state->data[i] + offset * state->inner[i];
             for (int axis = 0; axis < last; axis++) at[i] += index[axis] * state->strides[i][axis];
         }
-        ISA(map_elements)(state, at, state->inner, n);
-        begin += n;
-        offset = 0;
-        for (int axis = last - 1; axis >= 0; axis--) {
-            if (++index[axis] < state->dims[axis]) break;
-            index[axis] = 0;
+        int64_t rows = 1;
+        if (narrow) {
+            rows = lesser(state->dims[last - 1] - index[last - 1], (end - begin) / width);
+            rows = lesser(rows, BLOCK / width);
+            map_narrow(state, at, rows);
+        } else {
+            ISA(map_elements)(state, at, state->inner, last > 0 ? width : end - begin);
         }
+        begin = last > 0 ? begin + rows * width : end;
+        go_on(state, index, rows);
     }
 }
 

@@ -75,6 +75,24 @@ static Walk walk_of(const Tensor *tensor, const int *order) {
     return walk;
 }
 
+// Elements after which a tensor that is the same along its first dimension begins again; 0 of others.
+static int64_t period_of(const Walk *walk) {
+    if (walk->rank < 2 || walk->strides[0] != 0) return 0;
+    int64_t period = 1;
+    for (int axis = 1; axis < walk->rank; axis++) period *= walk->dims[axis];
+    return period;
+}
+
+// Rows of `width`, or as many as the longest period has that still fits in a block.
+static int64_t block_of_rows(const State *state, int64_t width) {
+    int64_t unit = width;
+    for (int i = 1; i < state->tensors; i++) {
+        const int64_t period = period_of(&state->walks[i]);
+        if (period > unit && period <= BLOCK && period % unit == 0) unit = period;
+    }
+    return BLOCK / unit * unit;
+}
+
 // Blocks are parts of the shortest rows, so that operands are read where they lie, or some short
 // ones, which are put together; if those are the same in all blocks, once.
 static void choose_block(State *state) {
@@ -87,7 +105,7 @@ static void choose_block(State *state) {
     state->block = BLOCK;
     if (width == INT64_MAX) return;
     if (width < WORTH_ROW) {
-        state->block = BLOCK / width * width;
+        state->block = block_of_rows(state, width);
     } else {
         const int64_t parts = ceil_div(width, BLOCK);
         state->row = width;
@@ -95,9 +113,8 @@ static void choose_block(State *state) {
         if (state->block > BLOCK) state->block = BLOCK;
     }
     for (int i = 1; i < state->tensors && !state->row; i++) {
-        Walk *walk = &state->walks[i];
-        walk->repeats = walk->rank == 2 && walk->strides[0] == 0 &&
-                        state->block % walk->dims[1] == 0;
+        const int64_t period = period_of(&state->walks[i]);
+        state->walks[i].repeats = period > 0 && state->block % period == 0;
     }
 }
 
