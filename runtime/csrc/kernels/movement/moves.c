@@ -5,7 +5,7 @@
 #include "../../kernel.h"
 #include "../support/simd.h"
 #include "../support/sizes.h"
-#include "../support/squares.h"
+#include "../support/lines.h"
 
 typedef struct {
     int64_t size;  // bytes of an element
@@ -151,6 +151,35 @@ typedef uint8_t Bytes16 __attribute__((vector_size(16), aligned(1), may_alias));
 #define TYPE Bytes16
 #include "plane.h"
 
+#define TURN(TYPE)                                                   \
+    if (columns < 4)                                                 \
+        to_lines_##TYPE(from, apart, to, to_apart, rows, columns);   \
+    else                                                             \
+        to_columns_##TYPE(from, apart, to, to_apart, columns, rows); \
+    return true
+
+// Lines whose elements lie side by side become columns, `rows` of them by squares; false if there are no
+// squares of such elements.
+static bool turn_plane(
+    int64_t size, const char *from, int64_t apart, char *to, int64_t to_apart, int64_t rows,
+    int64_t columns) {
+    if (size == 1 && rows >= 16 && columns >= 16) {
+        turn_bytes((const uint8_t *)from, apart, (uint8_t *)to, to_apart, columns, rows);
+        return true;
+    }
+    if (size == 2 && rows >= 8 && columns >= 8) {
+        turn_halves(from, apart, to, to_apart, columns, rows);
+        return true;
+    }
+    switch (size) {
+        case 1: TURN(uint8_t);
+        case 2: TURN(uint16_t);
+        case 4: TURN(uint32_t);
+        case 8: TURN(uint64_t);
+        default: return false;
+    }
+}
+
 static void move_plane(
     const Move *move, const char *from, char *to, int64_t rows, int64_t columns) {
     const int row = move->rank - 2, column = move->rank - 1;
@@ -161,21 +190,9 @@ static void move_plane(
             memmove(to + i * tr, from + i * fr, (size_t)(columns * move->size));
         return;
     }
-    const bool aligned = (((uintptr_t)from | (uintptr_t)to | (uintptr_t)fc | (uintptr_t)tr) & 3) ==
-                         0;
+    const bool turns = fr == move->size && tc == move->size;
     const bool pairs = rows == 2 && fr == move->size && fc == 2 * fr;
-    if (move->size == 4 && fr == 4 && tc == 4 && aligned && !pairs) {
-        turn((const float *)from, fc / 4, (float *)to, tr / 4, columns, rows);
-        return;
-    }
-    if (move->size == 1 && fr == 1 && tc == 1 && !pairs) {
-        turn_bytes((const uint8_t *)from, fc, (uint8_t *)to, tr, columns, rows);
-        return;
-    }
-    if (move->size == 2 && fr == 2 && tc == 2 && rows >= 8 && columns >= 8) {
-        turn_halves(from, fc, to, tr, columns, rows);
-        return;
-    }
+    if (turns && !pairs && turn_plane(move->size, from, fc, to, tr, rows, columns)) return;
     switch (move->size) {
         case 1: plane_uint8_t(from, to, rows, columns, fr, fc, tr, tc); break;
         case 2: plane_Bytes2(from, to, rows, columns, fr, fc, tr, tc); break;
