@@ -44,7 +44,8 @@ static inline bool read_rows(Rows *rows, Params *params, bool reduces) {
 
 // Pieces of rows, of which one with columns has up to `block`; what a thread needs for a panel.
 static inline int64_t cut_rows(Rows *rows, int64_t block) {
-    rows->outers = outers_of_panel(rows->rows, rows->length, rows->inner, sizeof(float));
+    rows->outers =
+        outers_of_panel(rows->rows, rows->length, rows->inner, sizeof(float), SHORT_LINE);
     rows->blocks = ceil_div(rows->inner, block);
     rows->pieces = rows->outers ? ceil_div(rows->rows, rows->outers) : rows->rows * rows->blocks;
     const int64_t columns = rows->outers ? rows->outers * rows->inner : lesser(rows->inner, block);

@@ -130,7 +130,7 @@ static void cut_blocks(Reduce *reduce, int64_t size) {
     const bool side_by_side = inner == 1 || reduce->kept_strides[1] == size;
     int64_t width = lesser(reduce->kept_dims[reduce->kept - 1], BLOCK);
     if (reduce->kept <= 2 && side_by_side && reduce->strides[last] == inner * size &&
-        want_panels(reduce->kept_dims[0], reduce->dims[last], inner, size)) {
+        want_panels(reduce->kept_dims[0], reduce->dims[last], inner, size, SHORT_LINE)) {
         reduce->inner = inner;
         reduce->outers = lesser(reduce->kept_dims[0], greater(1, PANEL_COLUMNS / inner));
         reduce->blocks = ceil_div(reduce->kept_dims[0], reduce->outers);

@@ -129,7 +129,7 @@ static FindFn finding(DType dtype) {
 }
 
 static void cut_lines(Extremes *state, Needs *needs) {
-    state->outers = outers_of_panel(state->outer, state->length, state->inner, state->size);
+    state->outers = outers_of_panel(state->outer, state->length, state->inner, state->size, STRIPS);
     const int64_t columns = state->outers ? state->outers * state->inner
                                           : lesser(state->inner, LINES);
     state->blocks = state->outers ? ceil_div(state->outer, state->outers)

@@ -164,7 +164,8 @@ static void *prepare_accumulate(Params *params, Needs *needs) {
         return NULL;
     }
     if (!chosen && count > 0) {
-        sums->outers = outers_of_panel(sums->outer, sums->length, sums->inner, sums->size);
+        sums->outers =
+            outers_of_panel(sums->outer, sums->length, sums->inner, sums->size, SHORT_LINE);
         needs->own = sums->outers * sums->inner * sums->length * sums->size;
     }
     return sums;

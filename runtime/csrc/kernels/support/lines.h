@@ -7,10 +7,11 @@
 
 #include "simd.h"
 #include "sizes.h"
+#include "squares.h"
 
 enum {
-    SHORT_LINE = 32,  // elements: longer lines fill vectors by themselves
-    FULL_BESIDE = 128,  // bytes of lines side by side, which are not put together with others
+    SHORT_LINE = 32,  // elements: longer lines fill vectors by themselves, unless they are narrow
+    FULL_BESIDE = 128,  // bytes of a line, or of lines side by side, that need no others
     PANEL_COLUMNS = 128,  // at most, of a panel
     PANEL_BYTES = 1 << 14,  // that stay in the first cache, but for the least columns
     MOST_PANEL_BYTES = 1 << 18,
@@ -25,15 +26,18 @@ enum {
 #define ELEMENT uint64_t
 #include "lines_in.h"
 
-// Whether lines are better read from panels than where they lie.
-static inline bool want_panels(int64_t outer, int64_t length, int64_t inner, int64_t size) {
-    const bool are_full = inner == 1 ? length >= SHORT_LINE : inner * size >= FULL_BESIDE;
+// Whether lines are better read from panels than where they lie, as those of `full` elements are.
+static inline bool want_panels(
+    int64_t outer, int64_t length, int64_t inner, int64_t size, int64_t full) {
+    const int64_t beside = inner == 1 ? length : inner;
+    const bool are_full = beside * size >= FULL_BESIDE && (inner > 1 || length >= full);
     return !are_full && outer > 1 && length > 1 && inner > 0;
 }
 
 // How many outer indices a panel of whole lines has; 0 if there are no panels.
-static inline int64_t outers_of_panel(int64_t outer, int64_t length, int64_t inner, int64_t size) {
-    if (!want_panels(outer, length, inner, size)) return 0;
+static inline int64_t outers_of_panel(
+    int64_t outer, int64_t length, int64_t inner, int64_t size, int64_t full) {
+    if (!want_panels(outer, length, inner, size, full)) return 0;
     if (length > MOST_PANEL_BYTES / VECTOR_BYTES) return 0;
     const int64_t columns = greater(PANEL_BYTES / (length * size), VECTOR_BYTES / size);
     return lesser(outer, greater(1, lesser(columns, PANEL_COLUMNS) / inner));
@@ -66,14 +70,31 @@ static inline void copy_all_runs(
         copy_runs(from, apart, to, to_apart, n, run, 2);
 }
 
+// Narrow elements by larger squares, where there are so many.
+static inline void bytes_to_columns(
+    const char *from, int64_t apart, char *to, int64_t to_apart, int64_t lines, int64_t n) {
+    if (lines >= 16 && n >= 16)
+        turn_bytes((const uint8_t *)from, apart, (uint8_t *)to, to_apart, lines, n);
+    else
+        to_columns_uint8_t(from, apart, to, to_apart, lines, n);
+}
+
+static inline void halves_to_columns(
+    const char *from, int64_t apart, char *to, int64_t to_apart, int64_t lines, int64_t n) {
+    if (lines >= 8 && n >= 8)
+        turn_halves(from, apart, to, to_apart, lines, n);
+    else
+        to_columns_uint16_t(from, apart, to, to_apart, lines, n);
+}
+
 // Columns of `n` runs of `run` bytes each, less than 128, from `outers` places that are `apart` bytes
 // from each other; rows of the panel are `row` bytes apart.
 static inline void fill_panel(
     const char *from, int64_t apart, int64_t outers, int64_t n, int64_t run, char *panel,
     int64_t row) {
     switch (run) {
-        case 1: to_columns_uint8_t(from, apart, panel, row, outers, n); return;
-        case 2: to_columns_uint16_t(from, apart, panel, row, outers, n); return;
+        case 1: bytes_to_columns(from, apart, panel, row, outers, n); return;
+        case 2: halves_to_columns(from, apart, panel, row, outers, n); return;
         case 4: to_columns_uint32_t(from, apart, panel, row, outers, n); return;
         case 8: to_columns_uint64_t(from, apart, panel, row, outers, n); return;
     }
