@@ -76,3 +76,22 @@ def test_functions_of_unusual_numbers(library: Library, width: int) -> None:
         wanted = left.astype(np.float64) ** right
     (got,) = steady_results(library, "Pow", [left, right], [np.empty_like(left)], {})
     np.testing.assert_allclose(got, wanted, rtol=2**-22)
+
+
+@pytest.mark.parametrize("pixels", [1, 2, 3, 49, 63, 64, 65])
+@pytest.mark.parametrize(("images", "channels"), [(2, 5), (3, 16), (4, 1), (5, 7), (300, 16)])
+def test_channels_of_few_pixels(library: Library, images: int, channels: int, pixels: int) -> None:
+    """Normalised by given statistics; factors are repeated for all pixels of an image."""
+    random = np.random.default_rng(pixels)
+    x = random.standard_normal((images, channels, pixels)).astype(np.float32)
+    scale, bias, mean, variance = (
+        random.standard_normal(channels).astype(np.float32) for _ in range(4)
+    )
+    variance = variance**2 + 1
+    wide = [part.astype(np.float64)[:, None] for part in (scale, bias, mean, variance)]
+    wanted = (x - wide[2]) / np.sqrt(wide[3] + 1e-5) * wide[0] + wide[1]
+    operands = [x, scale, bias, mean, variance]
+    attributes = {"epsilon": 1e-5}
+    (got,) = steady_results(library, "BatchNormalization", operands, [np.empty_like(x)], attributes)
+    # Some roundings of terms below 6 by 4.
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=2**-24 * 8 * 24)

@@ -13,11 +13,15 @@ typedef struct {
     float *y;
     double epsilon, alpha, beta, offset;
     int64_t rows, unit;  // what is computed at once, and how many of them a chunk has
+    bool spread;  // a row is an image, whose elements each have a factor
 } Groups;
 
 // Elements of a chunk: see sizes.h.  Floats that are added up as such before their sum goes to a double,
 // which keeps errors near those of numpy's sums by pairs.
 enum { GROUP_WORK = 16384, SUM_BLOCK = 256 };
+
+// Of few pixels a channel fills no vectors; with several images it is worth while to repeat its factors.
+enum { FEW_PIXELS = 64, MANY_IMAGES = 4 };
 
 static void *read_groups(Params *params, Needs *needs, int operands) {
     Groups *groups = calloc(1, sizeof(Groups));
@@ -125,19 +129,22 @@ static void *prepare_batch(Params *params, Needs *needs) {
     Groups *groups = read_groups(params, needs, 5);
     if (!groups) return NULL;
     groups->epsilon = next_float(params);
-    needs->shared = 2 * groups->channels * (int64_t)sizeof(float);
-    if (groups->pixels == 1) return with_rows(groups, params, groups->images, groups->channels);
+    groups->spread = groups->pixels == 1 ||
+                     (groups->pixels < FEW_PIXELS && groups->images >= MANY_IMAGES);
+    const int64_t image = groups->channels * groups->pixels;
+    const int64_t numbers = groups->channels + (groups->spread ? image : 0);
+    needs->shared = 2 * numbers * (int64_t)sizeof(float);
+    if (groups->spread) return with_rows(groups, params, groups->images, image);
     return with_rows(groups, params, groups->images * groups->channels, groups->pixels);
 }
 
 static void scale_row(const Job *job, int64_t row) {
     const Groups *groups = job->groups;
     const int64_t n = groups->pixels, channels = groups->channels;
-    const bool single = n == 1;  // a row has one element of each channel
-    const int64_t size = single ? channels : n;
+    const int64_t size = groups->spread ? channels * n : n;
     const float *x = groups->x + row * size;
     float *y = groups->y + row * size;
-    if (single) {
+    if (groups->spread) {
         INDEPENDENT_FOR (int64_t i = 0; i < size; i++)
             y[i] = x[i] * job->factors[i] + job->shifts[i];
         return;
@@ -152,6 +159,17 @@ static Failure run_batch(const void *state, const Run *run) {
     for (int64_t i = 0; i < groups->channels; i++) {
         factors[i] = groups->scale[i] / sqrtf(groups->variance[i] + (float)groups->epsilon);
         shifts[i] = groups->bias[i] - groups->mean[i] * factors[i];
+    }
+    if (groups->spread) {
+        const float *const by_channel[] = {factors, shifts};
+        float *const spread[] = {
+            shifts + groups->channels, shifts + groups->channels * (groups->pixels + 1)};
+        for (int k = 0; k < 2; k++)
+            for (int64_t i = 0; i < groups->channels; i++)
+                for (int64_t j = 0; j < groups->pixels; j++)
+                    spread[k][i * groups->pixels + j] = by_channel[k][i];
+        factors = spread[0];
+        shifts = spread[1];
     }
     return run_rows(run, (Job){groups, scale_row, factors, shifts});
 }
