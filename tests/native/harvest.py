@@ -84,6 +84,7 @@ def _further() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]
         numbers = np.arange(40, dtype=dtype)
         for way in ("LEFT", "RIGHT"):
             yield "BitShift", [numbers, numbers[::-1]], {"direction": way}
+    yield from _of_integers()
     yield "Equal", [np.array([True, False, True]), np.array([True, True, False])], {}
     for quantised, zero in ((np.int8, np.array(3, np.int8)), (np.uint8, None), (np.int32, None)):
         operands = [np.arange(40).astype(quantised), np.array(0.5, np.float32), zero]
@@ -120,6 +121,19 @@ def _further() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]
     yield "ScaledGradient", [*three[:2], *_SCALARS[:2]], {"to": "float32"}
 
 
+def _of_integers() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
+    """Maps of integers that are rare in models."""
+    for dtype in (np.int16, np.uint16, np.uint32):
+        numbers = np.arange(40, dtype=dtype) - np.array(20).astype(dtype)
+        for opcode in ("Abs", "BitwiseNot", "Neg", "Sign"):
+            yield opcode, [numbers], {}
+        for opcode in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
+            yield opcode, [numbers, numbers[::-1]], {}
+        for fmod in (0, 1):
+            yield "Mod", [numbers, numbers[::-1]], {"fmod": fmod}
+    yield "Relu", [np.arange(-20, 20, dtype=np.int16)], {}
+
+
 def _casts() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
     """Between all numbers of processors: what wraps around, what is cut, and what is no number."""
     whole = np.array([-(2**31), -70_000, -129, -128, -1, 0, 1, 127, 128, 255, 256, 2**31 - 1] * 4)
@@ -130,6 +144,12 @@ def _casts() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:
         for target in types:
             if source is not target:
                 yield "Cast", [numbers.astype(source.storage)], {"to": target.value}
+    # Of floats that these do not hold numpy makes one thing or the other.
+    others = (DType.INT16, DType.UINT16, DType.UINT32, DType.UINT64)
+    for source in (*others, *(dtype for dtype in types if not dtype.is_float)):
+        for target in (*others, *types):
+            if source is not target and {source, target} & {*others}:
+                yield "Cast", [whole.astype(source.storage)], {"to": target.value}
 
 
 def _trees() -> Iterator[tuple[str, list[Array | None], dict[str, Attribute]]]:

@@ -188,6 +188,12 @@ def _found(library: Library) -> Iterator[tuple[Record, object]]:
 
 def _further() -> Iterator[_Given]:
     """What no other test has, or not as these kernels take it."""
+    # Of types that no model has there, all of them by way of the widest integers.
+    truth, small = np.arange(40) % 3 > 0, np.arange(40, dtype=np.int8)
+    for opcode in ("Add", "Mul", "Sub", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"):
+        yield opcode, [truth, truth[::-1]], [truth.copy()], {}, ()
+    for way in ("LEFT", "RIGHT"):
+        yield "BitShift", [small, small], [small.copy()], {"direction": way}, ()
     steps = {"strides": (1, 1), "dilations": (1, 1), "pads": (1, 1, 1, 1)}
     conv = {**steps, "group": 1, "kernel_shape": (3, 3)}
     image, last = _floats(1, 32, 28, 28), np.moveaxis(_floats(1, 7, 7, 32), -1, 1)

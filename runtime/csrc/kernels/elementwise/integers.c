@@ -14,7 +14,6 @@
     _(T, BitwiseXor, 1, a ^ b)              \
     _(T, ShiftLeft, 1, (uint64_t)b < 64 ? (uint64_t)a << (b & 63) : 0)
 #define COMPARED(_, T)              \
-    _(T, Equal, 1, a == b)          \
     _(T, Greater, 1, a > b)         \
     _(T, GreaterOrEqual, 1, a >= b) \
     _(T, Less, 1, a < b)            \
@@ -25,8 +24,8 @@
 // clang-format on
 
 // The least number divided by -1 is itself; the processor would trap.
-static inline int64_t quotient(int64_t a, int64_t b, int64_t of_zero) {
-    if (b == 0) return of_zero;
+static inline int64_t quotient(int64_t a, int64_t b) {
+    if (b == 0) return 0;
     return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
 }
 
@@ -59,11 +58,11 @@ MAKE_UNARY(i64, Abs, 1, x < 0 ? 0 - (uint64_t)x : (uint64_t)x)
 MAKE_UNARY(i64, Sign, 1, (x > 0) - (x < 0))
 MAKE_UNARY(i64, Relu, 1, x < 0 ? 0 : x)
 MAKE_BINARY(i64, ShiftRight, 1, (uint64_t)b < 64 ? a >> (b & 63) : a < 0 ? -1 : 0)
+MAKE_COMPARED(u64, Equal, 1, a == b)
 MAKE_UNARY(u64, Abs, 1, x)
 MAKE_UNARY(u64, Sign, 1, x != 0)
 MAKE_BINARY(u64, ShiftRight, 1, b < 64 ? a >> (b & 63) : 0)
-MAKE_BINARY(i64, Div, 16, quotient(a, b, 0))
-MAKE_BINARY(i64, DivNarrow, 16, quotient(a, b, INT32_MIN))
+MAKE_BINARY(i64, Div, 16, quotient(a, b))
 MAKE_BINARY(i64, Mod, 16, modulo(a, b))
 MAKE_BINARY(i64, FMod, 16, remainder_of(a, b))
 MAKE_BINARY(i64, Pow, 30, power(a, b))
@@ -76,11 +75,11 @@ MAKE_BINARY(u64, FMod, 16, b ? a % b : 0)
 
 // clang-format off
 const Kernel ISA(INTEGERS)[] = {
-    LIST_ALL(i64) LIST_ALL(u64) ENTRY(Div_wide_i64) ENTRY(DivNarrow_wide_i64) ENTRY(Mod_wide_i64)
+    LIST_ALL(i64) LIST_ALL(u64) ENTRY(Div_wide_i64) ENTRY(Mod_wide_i64)
     ENTRY(FMod_wide_i64) ENTRY(Div_wide_u64) ENTRY(Mod_wide_u64) ENTRY(FMod_wide_u64)
     ENTRY(Pow_wide_i64) ENTRY(Abs_wide_i64) ENTRY(Sign_wide_i64) ENTRY(Relu_wide_i64)
     ENTRY(ShiftRight_wide_i64)
-    ENTRY(Abs_wide_u64) ENTRY(Sign_wide_u64) ENTRY(ShiftRight_wide_u64)
+    ENTRY(Equal_wide_u64) ENTRY(Abs_wide_u64) ENTRY(Sign_wide_u64) ENTRY(ShiftRight_wide_u64)
     {NULL, NULL, NULL, NULL},
 };
 // clang-format on
