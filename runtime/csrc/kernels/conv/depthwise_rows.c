@@ -17,6 +17,7 @@ enum {
 // A line of the input, and its weights for the windows of each row that it lies under, or NULL.
 typedef struct {
     const float *begin;
+    int64_t column;  // of its first tap, if taps are lines of their own
     const float *weights[2];
     const float *first;  // the first cell of a span
     const float **cells;  // all of them, if some lie outside
@@ -29,7 +30,8 @@ typedef struct {
     int64_t count;  // lines
     Line *lines;
     bool inside;  // all cells, of as many channels as a vector has
-    int64_t step, tap_step;  // floats between cells and, if these are not shared, taps
+    int64_t step;  // floats between cells
+    const float **all_cells;  // of all lines
     Limits limits;
     Ends ends[2];
 } Span;
@@ -62,8 +64,9 @@ Rows ISA(plan_depthwise_rows)(const Conv *conv) {
     rows.stride = rows.shares ? (int)moved : 1;
     rows.apart = rows.shares ? between : 1;
     rows.cell = rows.shares ? conv->dilation[2] : conv->stride[2];
-    rows.cells = rows.shares ? (MOST - 1) * rows.stride + conv->taps[2] : MOST * conv->taps[2];
-    rows.lines = conv->taps[0] * (conv->taps[1] + (rows.two ? rows.shift : 0));
+    rows.cells = rows.shares ? (MOST - 1) * rows.stride + conv->taps[2] : MOST;
+    rows.lines = conv->taps[0] * (conv->taps[1] + (rows.two ? rows.shift : 0)) *
+                 (rows.shares ? 1 : conv->taps[2]);
     rows.bytes = rows.lines * ((int64_t)sizeof(Line) + rows.cells * (int64_t)sizeof(float *));
     return rows;
 }
@@ -84,22 +87,25 @@ typedef struct {
     bool inside, few;
 } Form;
 
-// Adds `K` taps of a line, whose first weight and cell are numbers `tap` and `number`, to the results of the
-// rows `zero` and `one`.
+// Adds `K` taps of a line, from number `tap` on, to the results of the rows `zero` and `one`.
 INLINE void add_taps(
-    const Span *span, const Line *line, int64_t tap, int64_t number, const float *first, int64_t c,
-    const int K, const Form form, const bool zero, const bool one, Floats (*totals)[MOST]) {
+    const Span *span, const Line *line, int64_t tap, int64_t c, const int K, const Form form,
+    const bool zero, const bool one, Floats (*totals)[MOST]) {
     const int S = form.stride, P = form.results;
-    const int64_t channels = span->conv->groups, width = width_of(span, form.few);
+    const int64_t width = width_of(span, form.few);
+    int64_t channels = span->conv->groups, step = span->step;
+    // Compilers would keep all multiples of these from line to line, and have no registers for them.
+    __asm__("" : "+r"(channels), "+r"(step));
     const int64_t at = tap * channels + c;
     Floats weights[2][MOST_PART];
     UNROLLED_FOR (int k = 0; k < K; k++) {
         if (zero) weights[0][k] = load_some(line->weights[0] + at + k * channels, width);
         if (one) weights[1][k] = load_some(line->weights[1] + at + k * channels, width);
     }
+    const float *first = line->first + tap * step + c;
     UNROLLED_FOR (int cell = 0; cell < (P - 1) * S + K; cell++) {
-        const float *from = form.inside ? first + cell * span->step : line->cells[number + cell];
-        const Floats part = form.few ? load_some(from + c, width) : load_once(from + c);
+        const float *from = form.inside ? first + cell * step : line->cells[tap + cell] + c;
+        const Floats part = form.few ? load_some(from, width) : load_once(from);
         UNROLLED_FOR (int k = 0; k < K; k++) {
             const int place = cell - k;  // of the window that has the cell as tap k
             if (place < 0 || place % S || place / S >= P) continue;
@@ -113,7 +119,7 @@ INLINE void add_taps(
 INLINE void add_lines(
     const Span *span, int64_t c, const int K, const Form form, Floats (*totals)[MOST]) {
     for (const Line *line = span->lines; line < span->lines + span->count; line++)
-        add_taps(span, line, 0, 0, line->first, c, K, form, true, false, totals);
+        add_taps(span, line, 0, c, K, form, true, false, totals);
 }
 
 // The same for two rows.
@@ -121,36 +127,33 @@ INLINE void add_shared_lines(
     const Span *span, int64_t c, const int K, const Form form, Floats (*totals)[MOST]) {
     for (const Line *line = span->lines; line < span->lines + span->count; line++)
         if (line->weights[0] && line->weights[1])
-            add_taps(span, line, 0, 0, line->first, c, K, form, true, true, totals);
+            add_taps(span, line, 0, c, K, form, true, true, totals);
         else if (line->weights[0])
-            add_taps(span, line, 0, 0, line->first, c, K, form, true, false, totals);
+            add_taps(span, line, 0, c, K, form, true, false, totals);
         else
-            add_taps(span, line, 0, 0, line->first, c, K, form, false, true, totals);
+            add_taps(span, line, 0, c, K, form, false, true, totals);
 }
 
 // Taps of a line that are added at once, of `left` ones: any number of them is a sum of such.
-static inline int64_t part_of(int64_t left, bool shares) {
+static inline int64_t part_of(int64_t left) {
     static const int8_t parts[] = {0, 1, 1, 3, 1, 5, 3, 7, 5, 3, 7, 3, 7, 5};
-    return !shares ? 1 : left < 14 ? parts[left] : 7;
+    return left < 14 ? parts[left] : 7;
 }
 
 // Lines of any taps, part by part.
 INLINE void add_parts(const Span *span, int64_t c, const Form form, Floats (*totals)[MOST]) {
     const int64_t taps = span->conv->taps[2];
-    const bool shares = span->rows->shares;
     for (const Line *line = span->lines; line < span->lines + span->count; line++)
         for (int64_t tap = 0, part; tap < taps; tap += part) {
-            const int64_t number = shares ? tap : tap * MOST;
-            const float *first = line->first + tap * (shares ? span->step : span->tap_step);
-            part = part_of(taps - tap, shares);
+            part = part_of(taps - tap);
             if (part == 1)
-                add_taps(span, line, tap, number, first, c, 1, form, true, false, totals);
+                add_taps(span, line, tap, c, 1, form, true, false, totals);
             else if (part == 3)
-                add_taps(span, line, tap, number, first, c, 3, form, true, false, totals);
+                add_taps(span, line, tap, c, 3, form, true, false, totals);
             else if (part == 5)
-                add_taps(span, line, tap, number, first, c, 5, form, true, false, totals);
+                add_taps(span, line, tap, c, 5, form, true, false, totals);
             else
-                add_taps(span, line, tap, number, first, c, 7, form, true, false, totals);
+                add_taps(span, line, tap, c, 7, form, true, false, totals);
         }
 }
 
@@ -197,10 +200,10 @@ INLINE void make_span(
             make_span(span, R, K, S, P, false);                                          \
     }
 #define NAME(R, K, S, P) span_##R##_##K##_##S##_##P,
-#define EACH(_, R, K, S)                                                                \
-    _(R, K, S, 1)                                                                       \
-    _(R, K, S, 2) _(R, K, S, 3) _(R, K, S, 4) _(R, K, S, 5) _(R, K, S, 6) _(R, K, S, 7) \
-        _(R, K, S, 8)
+#define EACH(_, R, K, S) \
+    _(R, K, S, 1)        \
+    _(R, K, S, 2)        \
+    _(R, K, S, 3) _(R, K, S, 4) _(R, K, S, 5) _(R, K, S, 6) _(R, K, S, 7) _(R, K, S, 8)
 #define SPANS(R, K) EACH(SPAN, R, K, 1) EACH(SPAN, R, K, 2)
 #define NAMES(R, K)                                    \
     {                                                  \
@@ -211,24 +214,25 @@ typedef void (*MakeSpan)(const Span *span);
 typedef MakeSpan MakeSpans[2][MOST];  // of neighbours one cell and two apart
 
 SPANS(1, 0)
+SPANS(1, 1)
 SPANS(1, 3)
 SPANS(1, 5)
 SPANS(1, 7)
-static const MakeSpans OF_ANY = NAMES(1, 0), OF_3 = NAMES(1, 3), OF_5 = NAMES(1, 5),
-                       OF_7 = NAMES(1, 7);
+static const MakeSpans OF_ANY = NAMES(1, 0), OF_1 = NAMES(1, 1), OF_3 = NAMES(1, 3),
+                       OF_5 = NAMES(1, 5), OF_7 = NAMES(1, 7);
 #if VECTOR_BYTES == 64
 SPANS(2, 3)
 static const MakeSpans OF_TWO_ROWS = NAMES(2, 3);
 #endif
 
 static const MakeSpan *spans_of(const Rows *rows, int64_t taps, bool two) {
+    static const MakeSpans *const of_few[] = {NULL, &OF_1, NULL, &OF_3, NULL, &OF_5, NULL, &OF_7};
 #if VECTOR_BYTES == 64
     if (two) return OF_TWO_ROWS[rows->stride - 1];
 #endif
     (void)two;
-    if (!rows->shares) return OF_ANY[0];
-    const MakeSpans *spans = taps == 3 ? &OF_3 : taps == 5 ? &OF_5 : taps == 7 ? &OF_7 : &OF_ANY;
-    return (*spans)[rows->stride - 1];
+    const MakeSpans *few = !rows->shares ? &OF_1 : taps <= MOST_PART ? of_few[taps] : NULL;
+    return (few ? *few : OF_ANY)[rows->stride - 1];
 }
 
 // -- rows -----------------------------------------------------------------------------------------
@@ -241,17 +245,26 @@ static void find_cells(Span *span, const float *outside, int64_t first, int coun
     const int64_t reach = (conv->taps[2] - 1) * conv->dilation[2];
     const int64_t last = left + (count - 1) * rows->stride * rows->cell + reach;
     for (Line *line = span->lines; line < span->lines + span->count; line++)
-        line->first = line->begin + left * step;
+        line->first = line->begin + (left + line->column) * step;
     span->inside = left >= 0 && last < conv->size[2] && conv->groups >= LANES;
     if (span->inside) return;
-    const int64_t cells = rows->shares ? (count - 1) * rows->stride + conv->taps[2] : rows->cells;
-    for (int64_t cell = 0; cell < cells; cell++) {
-        const int64_t column = rows->shares ? left + cell * rows->cell
-                                            : left + cell / MOST * conv->dilation[2] +
-                                                  cell % MOST * rows->cell;
-        const bool there = (uint64_t)column < (uint64_t)conv->size[2];
-        for (Line *line = span->lines; line < span->lines + span->count; line++)
+    const int64_t taps = rows->shares ? conv->taps[2] : 1;
+    for (int64_t cell = 0; cell < (count - 1) * rows->stride + taps; cell++)
+        for (Line *line = span->lines; line < span->lines + span->count; line++) {
+            const int64_t column = left + line->column + cell * rows->cell;
+            const bool there = (uint64_t)column < (uint64_t)conv->size[2];
             line->cells[cell] = there ? line->begin + column * step : outside;
+        }
+}
+
+// Makes lines of all taps of the last one.
+static void part_taps(Span *span) {
+    const Conv *conv = span->conv;
+    Line line = span->lines[span->count - 1];
+    for (int64_t tap = 1; tap < conv->taps[2]; tap++) {
+        line.column += conv->dilation[2];
+        line.weights[0] += conv->groups;
+        span->lines[span->count++] = line;
     }
 }
 
@@ -271,10 +284,11 @@ static void find_lines(Span *span, const float *weights, int64_t row, bool two) 
         for (int64_t tap = 0; tap < conv->taps[1] + shift; tap++) {
             const int64_t at = h * conv->stride[1] - conv->before[1] + tap * conv->dilation[1];
             if (at < 0 || at >= conv->size[1]) continue;
-            Line *line = &span->lines[span->count++];
-            line->begin = image + depth * conv->x_axis[0] + at * conv->x_axis[1];
-            line->weights[0] = tap < conv->taps[1] ? weights + tap * of_line : NULL;
-            line->weights[1] = two && tap >= shift ? weights + (tap - shift) * of_line : NULL;
+            const float *image_line = image + depth * conv->x_axis[0] + at * conv->x_axis[1];
+            const float *zero = tap < conv->taps[1] ? weights + tap * of_line : NULL;
+            const float *one = two && tap >= shift ? weights + (tap - shift) * of_line : NULL;
+            span->lines[span->count++] = (Line){image_line, 0, {zero, one}, NULL, NULL};
+            if (!rows->shares) part_taps(span);
         }
     }
 }
@@ -288,6 +302,8 @@ static void make_rows(
     const Ends ends[2] = {
         ends_of_row(conv, row), ends_of_row(conv, two ? row + rows->rows_apart : row)};
     find_lines(span, weights, row, two);
+    for (int64_t i = 0; i < span->count; i++)
+        span->lines[i].cells = span->all_cells + i * rows->cells;
     for (int64_t phase = 0; phase < lesser(apart, width); phase++) {
         const int64_t results = ceil_div(width - phase, apart), spans = ceil_div(results, MOST);
         for (int64_t i = 0; i < spans; i++) {
@@ -314,11 +330,9 @@ void ISA(convolve_depthwise_rows)(
     const Rows *rows, const Conv *conv, const float *weights, const float *outside, int64_t from,
     int64_t to, int64_t first, int64_t end, void *scratch) {
     Span span = {.rows = rows, .conv = conv, .first = first, .end = end, .lines = scratch};
-    const float **cells = (const float **)(span.lines + rows->lines);
-    for (int64_t i = 0; i < rows->lines; i++) span.lines[i].cells = cells + i * rows->cells;
+    span.all_cells = (const float **)(span.lines + rows->lines);
     span.limits = limits_of(&conv->epilogue);
     span.step = rows->cell * conv->x_axis[2];
-    span.tap_step = conv->dilation[2] * conv->x_axis[2];
     const int64_t height = conv->result[1], apart = rows->rows_apart;
     while (from < to && !pool_is_stopped()) {
         const int64_t slice = lesser(to, (from / height + 1) * height);
