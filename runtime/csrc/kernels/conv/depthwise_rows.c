@@ -237,6 +237,16 @@ static const MakeSpan *spans_of(const Rows *rows, int64_t taps, bool two) {
 
 // -- rows -----------------------------------------------------------------------------------------
 
+// `count` cells of a line from a column on.
+static void find_cells_of_line(
+    const Line *line, int64_t column, const Span *span, int64_t count, const float *outside) {
+    const float **restrict to = line->cells, *from = line->first;
+    const uint64_t size = (uint64_t)span->conv->size[2];
+    const int64_t step = span->step, by = span->rows->cell;
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (uint64_t)(column + i * by) < size ? from + i * step : outside;
+}
+
 // Cells of the windows from result `first` of a row on; those outside of the input are zeros.
 static void find_cells(Span *span, const float *outside, int64_t first, int count) {
     const Rows *rows = span->rows;
@@ -248,13 +258,9 @@ static void find_cells(Span *span, const float *outside, int64_t first, int coun
         line->first = line->begin + (left + line->column) * step;
     span->inside = left >= 0 && last < conv->size[2] && conv->groups >= LANES;
     if (span->inside) return;
-    const int64_t taps = rows->shares ? conv->taps[2] : 1;
-    for (int64_t cell = 0; cell < (count - 1) * rows->stride + taps; cell++)
-        for (Line *line = span->lines; line < span->lines + span->count; line++) {
-            const int64_t column = left + line->column + cell * rows->cell;
-            const bool there = (uint64_t)column < (uint64_t)conv->size[2];
-            line->cells[cell] = there ? line->begin + column * step : outside;
-        }
+    const int64_t cells = (count - 1) * rows->stride + (rows->shares ? conv->taps[2] : 1);
+    for (const Line *line = span->lines; line < span->lines + span->count; line++)
+        find_cells_of_line(line, left + line->column, span, cells, outside);
 }
 
 // Makes lines of all taps of the last one.
@@ -310,13 +316,11 @@ static void make_rows(
             const int64_t begin = results * i / spans, at = phase + begin * apart;
             const int count = (int)(results * (i + 1) / spans - begin);
             find_cells(span, outside, at, count);
-            for (int r = 0; r < 2; r++) {
+            for (int r = 0; r < (two ? 2 : 1); r++) {
                 Ends *end = &span->ends[r];
-                *end = ends[r];
-                end->y += at * end->y_step;
-                if (end->residual) end->residual += at * end->residual_step;
-                end->y_step *= apart;
-                end->residual_step *= apart;
+                end->y = ends[r].y + at * ends[r].y_step;
+                end->residual = ends[r].residual;
+                if (end->residual) end->residual += at * ends[r].residual_step;
             }
             make[count - 1](span);
         }
@@ -333,6 +337,10 @@ void ISA(convolve_depthwise_rows)(
     span.all_cells = (const float **)(span.lines + rows->lines);
     span.limits = limits_of(&conv->epilogue);
     span.step = rows->cell * conv->x_axis[2];
+    for (int r = 0; r < 2; r++) {
+        span.ends[r].y_step = conv->y_axis[2] * rows->apart;
+        span.ends[r].residual_step = conv->residual_axis[2] * rows->apart;
+    }
     const int64_t height = conv->result[1], apart = rows->rows_apart;
     while (from < to && !pool_is_stopped()) {
         const int64_t slice = lesser(to, (from / height + 1) * height);
