@@ -37,8 +37,8 @@ bool ISA(plan_strips)(Strips *strips, const Conv *conv) {
 #if VECTOR_BYTES == 16
     strips->strips = calloc((size_t)strips->count, sizeof(Strip));
 #else
-    const size_t bytes = (size_t)strips->count * sizeof(Strip);
-    strips->strips = aligned_alloc(VECTOR_BYTES, bytes);  // whole vectors, as its type is aligned
+    const int64_t bytes = padded(strips->count * (int64_t)sizeof(Strip), VECTOR_BYTES);
+    strips->strips = aligned_alloc(VECTOR_BYTES, (size_t)bytes);
 #endif
     if (!strips->strips) return false;
     for (int64_t i = 0; i < strips->count; i++)
