@@ -52,7 +52,7 @@ class Layer:
 
     @property
     def trained(self) -> bool:
-        """Whether its cycles are those of a step of training."""
+        """True if its cycles are those of a step of training."""
         return self.kind in {"dense", "conv", "pool"}
 
     @property

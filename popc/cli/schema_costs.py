@@ -29,7 +29,7 @@ _KINDS: Final = record(
     {"total": COUNT, "compute": COUNT, "exchange": COUNT, "sync": COUNT, "launch": COUNT},
     host=COUNT,
 )
-_NUMBERS_OF_TARGET: Final = map_of({"type": ["integer", "number", "string"]})
+_NUMBERS_OF_TARGET: Final = map_of({"type": ["integer", "number", "string", "boolean"]})
 TARGET: Final = record(
     {
         "name": TEXT,

@@ -6,14 +6,14 @@ from math import prod
 
 from popc.cost.formulas.numbers import ceil_div, round_up
 from popc.cost.mapping import Layout
-from popc.cost.planner import Dims, Reduction
+from popc.cost.planner import Dims, ReductionProblem
 
 __all__ = ["part_of"]
 
 
 def part_of(
     dims: Dims, share: int, layout: Layout, lanes: tuple[str, str], *, maximum: bool = False
-) -> Reduction:
+) -> ReductionProblem:
     """The reduction of a tensor of which a tile has ``share`` elements, lying as ``layout`` says.
 
     ``lanes``: kinds of its elements and of the results.
@@ -32,11 +32,11 @@ def part_of(
             share = round_up(share, max(layout.block, 1))
         widths, rows, run = _in_a_row(dims, share)
         spread = min(ceil_div(depth * sum(widths), share), depth)
-    return Reduction(outputs, widths, rows, run, spread, *lanes, maximum)
+    return ReductionProblem(outputs, widths, rows, run, spread, *lanes, maximum)
 
 
 def _in_a_row(dims: Dims, share: int) -> tuple[tuple[int, ...], int, int]:
-    """Of ``share`` elements in a row: groups of columns, elements of each, and side by side.
+    """Parts of ``share`` elements in a row: groups of columns, elements of each, and side by side.
 
     If a tile's part does not end with a row, it has more elements of some columns than of others,
     which are no neighbours for popops then.

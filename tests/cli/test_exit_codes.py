@@ -241,7 +241,7 @@ def test_internal_errors_leave_a_report(
     report.unlink()
 
 
-@pytest.mark.parametrize("module", ["popc.cli.root", "click", "popc.cli.verbs.options", "onnx"])
+@pytest.mark.parametrize("module", ["popc.cli.root", "click", "popc.cli.verbs.options", "numpy"])
 def test_an_interruption_while_modules_are_imported_is_one_line(
     module: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from popc.cost.formulas.reduce import continuous, strided
 from popc.cost.mapping import LINEAR, Layout
 from popc.cost.parts import part_of
-from popc.cost.planner import Dims, Reduction, ReductionStage, plan_reduction
+from popc.cost.planner import Dims, ReductionProblem, ReductionStage, plan_reduction
 from popc.target import Target, find_target
 
 _HALVES = "half", "half"
@@ -21,7 +21,7 @@ def target() -> Target:
     return find_target("ipu2")
 
 
-def _plan(problem: Reduction, target: Target) -> list[ReductionStage]:
+def _plan(problem: ReductionProblem, target: Target) -> list[ReductionStage]:
     return list(plan_reduction(problem, target))
 
 
@@ -50,18 +50,18 @@ def test_rows_of_a_product_lie_in_blocks() -> None:
     """Of 120 rows, that six tiles share, a tile has 12, 128 columns of each in blocks of 16."""
     layout = Layout("product", tiles=60, block=16, row_parts=6, rows=12)
     part = part_of(((120, False), (768, True)), 1536, layout, _HALVES)
-    assert part == Reduction(120, (12,), 128, 16, 6, "half", "half")
+    assert part == ReductionProblem(120, (12,), 128, 16, 6, "half", "half")
 
 
 def test_sums_of_halves_are_floats_until_the_end() -> None:
-    problem = Reduction(8, (8,), 32, 1, 1, "half", "half")
+    problem = ReductionProblem(8, (8,), 32, 1, 1, "half", "half")
     assert problem.partial == "float"
-    assert Reduction(8, (8,), 32, 1, 1, "half", "half", maximum=True).partial == "half"
+    assert ReductionProblem(8, (8,), 32, 1, 1, "half", "half", maximum=True).partial == "half"
 
 
 def test_workers_share_rows_if_there_are_few_columns(target: Target) -> None:
     """32 rows of 8 halves: a worker takes 6, and one adds up what six have found."""
-    stages = _plan(Reduction(2048, (8,), 32, 1, 4, "half", "half"), target)
+    stages = _plan(ReductionProblem(2048, (8,), 32, 1, 4, "half", "half"), target)
     first, last = stages
     assert first.compute == (
         6 * strided(8, 6, "half", result="float"),
@@ -74,20 +74,20 @@ def test_workers_share_rows_if_there_are_few_columns(target: Target) -> None:
 
 def test_the_largest_of_few_rows_are_found_by_one_worker_for_each_vector(target: Target) -> None:
     """Two stages cost more than 32 rows of four halves do."""
-    stages = _plan(Reduction(2048, (8,), 32, 1, 4, "half", "half", maximum=True), target)
+    stages = _plan(ReductionProblem(2048, (8,), 32, 1, 4, "half", "half", maximum=True), target)
     assert stages[0].compute == (6 * strided(4, 32, "half", result="half", maximum=True),)
     assert len(stages) == 2
 
 
 def test_whole_rows_need_nothing_from_other_tiles(target: Target) -> None:
-    stages = _plan(Reduction(11_664, (8,), 729, 729, 1, "half", "half"), target)
+    stages = _plan(ReductionProblem(11_664, (8,), 729, 729, 1, "half", "half"), target)
     assert [stage.compute for stage in stages] == [(6 * continuous(2, 729, "half"),)]
     assert not stages[0].exchange
 
 
 def test_runs_are_added_up_as_columns_first(target: Target) -> None:
     """Twelve rows in blocks of 16 columns, of which there are eight: six workers take two rows."""
-    first, _ = _plan(Reduction(120, (12,), 128, 16, 6, "half", "half"), target)
+    first, _ = _plan(ReductionProblem(120, (12,), 128, 16, 6, "half", "half"), target)
     assert first.compute == (
         6 * strided(2 * 16, 8, "half", result="float"),
         6 * continuous(2, 16, "float"),
@@ -95,13 +95,13 @@ def test_runs_are_added_up_as_columns_first(target: Target) -> None:
 
 
 def test_workers_share_runs_only_if_rows_can_be_divided(target: Target) -> None:
-    first, _ = _plan(Reduction(120, (11,), 128, 16, 6, "half", "half"), target)
+    first, _ = _plan(ReductionProblem(120, (11,), 128, 16, 6, "half", "half"), target)
     assert first.compute[0] == 6 * strided(11 * 16, 8, "half", result="float")
 
 
 def test_many_partial_results_are_reduced_in_between(target: Target) -> None:
     """367 tiles have some of each of 32 results: 22 tiles reduce 17 of them for four results."""
-    problem = Reduction(32, (4, 4), 69, 1, 367, "half", "half")
+    problem = ReductionProblem(32, (4, 4), 69, 1, 367, "half", "half")
     first, between, last = _plan(problem, target)
     assert len(first.compute) == 2
     assert (between.bytes, between.sources) == (17 * 4 * 4, 17)

@@ -10,7 +10,7 @@ __all__ = ["PoolWork", "pooling"]
 
 @frozen
 class PoolWork:
-    """What a tile does: sizes of its part, numbers or arrays of them.
+    """The work of a tile: sizes of its part, numbers or arrays of them.
 
     Attributes:
         rows, columns: Of the results, over all of the batch.

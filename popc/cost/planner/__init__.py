@@ -13,7 +13,7 @@ from popc.cost.planner.problem import (
     OperandLayout,
     matmul_problem,
 )
-from popc.cost.planner.reduction import Dims, Reduction, ReductionStage, plan_reduction
+from popc.cost.planner.reduction import Dims, ReductionProblem, ReductionStage, plan_reduction
 from popc.cost.planner.search import Planner
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "Planner",
     "PoolPlan",
     "PoolProblem",
-    "Reduction",
+    "ReductionProblem",
     "ReductionStage",
     "matmul_problem",
     "plan_gather",

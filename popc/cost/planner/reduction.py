@@ -16,7 +16,7 @@ from popc.cost.formulas.numbers import BYTES, VECTOR, WORKERS, ceil_div, round_u
 from popc.target import Target
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["Dims", "Reduction", "ReductionStage", "plan_reduction"]
+__all__ = ["Dims", "ReductionProblem", "ReductionStage", "plan_reduction"]
 
 # Sizes of axes from the outermost on, as they lie, and whether they are reduced.
 Dims: TypeAlias = Sequence[tuple[int, bool]]
@@ -31,7 +31,7 @@ _LEAST_CYCLES: Final = 4
 
 
 @frozen
-class Reduction:
+class ReductionProblem:
     """A reduction, and the part of it that the busiest tile has.
 
     Attributes:
@@ -74,7 +74,7 @@ class ReductionStage:
     results: int
 
 
-def plan_reduction(problem: Reduction, target: Target) -> tuple[ReductionStage, ...]:
+def plan_reduction(problem: ReductionProblem, target: Target) -> tuple[ReductionStage, ...]:
     """The stages of a reduction."""
     stages: list[ReductionStage] = []
     spread, width = problem.spread, min(problem.widths)
@@ -99,7 +99,7 @@ def _ends(spread: int, used: int, tiles: int) -> bool:
 
 
 def _between(
-    problem: Reduction, spread: int, width: int, target: Target
+    problem: ReductionProblem, spread: int, width: int, target: Target
 ) -> tuple[ReductionStage, int, int, int]:
     """A stage that reduces partial results to fewer: intermediateToIntermediate.
 
@@ -125,7 +125,7 @@ def _between(
     return stage, left, piece, min(pieces, tiles)
 
 
-def _last(problem: Reduction, spread: int, width: int, target: Target) -> ReductionStage:
+def _last(problem: ReductionProblem, spread: int, width: int, target: Target) -> ReductionStage:
     """The stage that leaves results where they belong: intermediateToOutput."""
     kind = problem.partial
     grain = VECTOR[kind]
@@ -145,8 +145,8 @@ def _received(
     return ReductionStage(int(payload), pieces, bytes_, compute, results)
 
 
-def _locally(problem: Reduction, result: str) -> tuple[int, ...]:
-    """What a tile finds from its own elements: inputToIntermediateNoExchange."""
+def _locally(problem: ReductionProblem, result: str) -> tuple[int, ...]:
+    """Cycles of reducing what a tile has itself: inputToIntermediateNoExchange."""
     columns, lanes = sum(problem.widths), problem.lanes
     outer = problem.rows // problem.run
     if problem.run == 1 or columns == 1:
@@ -193,7 +193,7 @@ def _on_tile(
 
 
 def _shared(columns: int, run: int, parts: int, lanes: str) -> bool:
-    """Whether so many workers may share columns of which runs lie side by side."""
+    """True if so many workers may share columns of which runs lie side by side."""
     return parts == 1 or (columns % parts == 0 and columns * run // parts % VECTOR[lanes] == 0)
 
 

@@ -170,7 +170,7 @@ def softmax_steps(work: Work, size: int, rows: int) -> None:
 
 
 def row_dims(size: int, rows: int) -> Dims:
-    """What is reduced of ``size`` elements in ``rows`` rows: each row."""
+    """The dimensions of ``size`` elements in ``rows`` rows, of which each is reduced."""
     return (rows, False), (size // max(rows, 1), True)
 
 
@@ -191,7 +191,7 @@ def dims_along(shape: Shape, along: Container[int], layout: Layout) -> Dims:
 
 
 def channel_dims(work: Work) -> Dims:
-    """What is reduced of images: all but their channels, axis 1, which may lie in blocks."""
+    """The dimensions of images, all reduced but channels, axis 1, which may lie in blocks."""
     x = work.input()
     along = {axis for axis in range(len(x.shape)) if axis != 1}
     return dims_along(x.shape, along, work.layout_of(work.op.operand(0)))
