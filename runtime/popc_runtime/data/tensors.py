@@ -130,7 +130,7 @@ class ResultTensor:
 
 
 # No closure, which would refer to itself: Python 3.12.0 to 3.12.6 crash when the collector finds a
-# memoryview that something reads from (CPython's issue 77894).
+# memoryview that something reads from (CPython gh-77894).
 def _nested(values: Iterator[Any], shape: tuple[int, ...]) -> Any:
     return [_nested(values, shape[1:]) for _ in range(shape[0])] if shape else next(values)
 

@@ -53,6 +53,19 @@ static inline int64_t cut_rows(Rows *rows, int64_t block) {
     return rows->outers ? columns * rows->length * (int64_t)sizeof(float) : 0;
 }
 
+// The state of a kernel that needs nothing else; NULL if its operands are no such rows.
+static inline void *prepare_rows(Params *params, Needs *needs, bool reduces, int64_t block) {
+    Rows *rows = calloc(1, sizeof(Rows));
+    if (!rows || !read_rows(rows, params, reduces)) {
+        free(rows);
+        return NULL;
+    }
+    reads_anywhere(needs, &rows->x);
+    writes_anywhere(needs, &rows->y);
+    needs->own = cut_rows(rows, block);
+    return rows;
+}
+
 static inline int64_t rows_of_panel(const Rows *rows, int64_t piece) {
     return lesser(rows->outers, rows->rows - piece * rows->outers);
 }

@@ -8,15 +8,7 @@
 #include "row_sums.h"
 
 static void *prepare(Params *params, Needs *needs) {
-    Rows *rows = calloc(1, sizeof(Rows));
-    if (!rows || !read_rows(rows, params, false)) {
-        free(rows);
-        return NULL;
-    }
-    reads_anywhere(needs, &rows->x);
-    writes_anywhere(needs, &rows->y);
-    needs->own = cut_rows(rows, COLUMN_BLOCK);
-    return rows;
+    return prepare_rows(params, needs, false, COLUMN_BLOCK);
 }
 
 // -- rows -----------------------------------------------------------------------------------------

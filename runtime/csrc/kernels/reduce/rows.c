@@ -4,20 +4,12 @@
 #include "../support/partial.h"
 
 enum {
-    BLOCK = 512,
-    SIDE_BY_SIDE = 4
-};  // columns of a piece, and vectors of them that go down together
+    BLOCK = 512,  // columns of a piece
+    SIDE_BY_SIDE = 4,  // vectors of them that go down together
+};
 
 static void *prepare(Params *params, Needs *needs) {
-    Rows *rows = calloc(1, sizeof(Rows));
-    if (!rows || !read_rows(rows, params, true)) {
-        free(rows);
-        return NULL;
-    }
-    reads_anywhere(needs, &rows->x);
-    writes_anywhere(needs, &rows->y);
-    needs->own = cut_rows(rows, BLOCK);
-    return rows;
+    return prepare_rows(params, needs, true, BLOCK);
 }
 
 // What columns come to by one step, from `start` on.
