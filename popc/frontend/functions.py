@@ -101,8 +101,13 @@ class FunctionTable:
                 hint=f"its functions are {listed(names)}" if names else "it has none",
             )
 
+    def add(self, body: FunctionBody) -> None:
+        """Let nodes call a function that an import rule has written."""
+        key = (default_domain_name(body.proto.domain), body.proto.name, body.proto.overload)
+        self._local[key] = body
+
     def local(self, domain: str, name: str, overload: str) -> FunctionBody | None:
-        """A function that the model defines."""
+        """A function that the model or an import rule defines."""
         return self._local.get((domain, name, overload))
 
     def standard(

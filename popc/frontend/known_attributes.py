@@ -15,6 +15,7 @@ from popc.frontend import messages as onnx
 from popc.frontend.custom import custom_operator
 from popc.frontend.definitions import find_definition
 from popc.frontend.functions import FunctionTable
+from popc.frontend.known_microsoft import READ_MICROSOFT, READ_NCHWC
 from popc.frontend.names import default_domain_name, did_you_mean, operator_name, shown
 from popc.frontend.problems import Problems
 from popc.frontend.walk import node_name
@@ -48,14 +49,6 @@ _RECURRENT: Final = (
 )  # fmt: skip
 _GROUP_NORM: Final = ("channels_axis", "epsilon", "num_groups", "strided_channel_grouping")
 _SCATTER: Final = ("axis", "axis_size", "enable_index_broadcast", "group_size", "reduction")
-_ATTENTION: Final = ("do_rotary", "mask_filter_value", "num_heads", "scale", "unidirectional")
-_NORM_OF_GROUPS: Final = ("activation", "channels_last", "epsilon", "groups")
-_EXPERTS: Final = (
-    "activation_alpha", "activation_beta", "activation_type", "k", "normalize_routing_weights",
-    "swiglu_fusion", "swiglu_limit", "use_sparse_mixer",
-)  # fmt: skip
-_CONV: Final = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-_FUSED_PRODUCT: Final = ("alpha", "transA", "transB", "transBatchA", "transBatchB")
 
 _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
     "AUGRU": _RECURRENT,
@@ -134,107 +127,13 @@ _READ_GRAPHCORE: Final[dict[str, tuple[str, ...]]] = {
     "ZerosLike": ("dtype",),
 }  # fmt: skip
 
-_READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
-    "Attention": (*_ATTENTION, "qkv_hidden_sizes"),
-    "BiasSoftmax": ("axis", "is_inner_broadcast"),
-    "BranchwiseRMSNorm": ("epsilon", "num_branches"),
-    "CDist": ("metric",),
-    "CausalConvWithState": ("activation", "channels_last", "dilation", "ndim", "state_window"),
-    "ConvTransposeWithDynamicPads": (
-        "auto_pad", "dilations", "group", "kernel_shape", "output_padding", "strides",
-    ),
-    "CropAndResize": ("extrapolation_value", "mode"),
-    "DecoderMaskedMultiHeadAttention": (
-        "mask_filter_value", "num_heads", "past_present_share_buffer", "scale",
-    ),
-    "DequantizeLinear": ("axis",),
-    "DynamicQuantizeLSTM": (
-        "activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size",
-        "input_forget",
-    ),
-    "EmbedLayerNormalization": ("epsilon",),
-    "EngramGate": ("epsilon",),
-    "FusedConv": ("activation", "activation_params", *_CONV),
-    "FusedGemm": (
-        "activation", "activation_alpha", "activation_beta", "activation_gamma", "alpha", "beta",
-        "transA", "transB",
-    ),
-    "FusedMatMul": _FUSED_PRODUCT,
-    "GatherBlockQuantized": ("bits", "block_size", "gather_axis", "quantize_axis"),
-    "GatedRMSNorm": ("activation", "epsilon"),
-    "GridSample": ("align_corners", "mode", "padding_mode"),
-    "GroupNorm": _NORM_OF_GROUPS,
-    "GroupQueryAttention": (
-        "causal", "do_rotary", "k_quant_type", "kv_cache_bit_width", "kv_num_heads",
-        "local_window_size", "num_heads", "qk_norm_epsilon", "qk_output", "rotary_interleaved",
-        "scale", "smooth_softmax", "softcap", "v_quant_type",
-    ),
-    "HyperConnectionPostMix": ("num_branches",),
-    "HyperConnectionPreMix": ("num_branches", "reduction_scale"),
-    "LinearAttention": ("kv_num_heads", "q_num_heads", "scale", "state_window", "update_rule"),
-    "MRotaryEmbedding": (
-        "interleaved", "mrope_layout", "mrope_section", "num_heads", "rotary_embedding_dim",
-        "scale",
-    ),
-    "MatMulBnb4": ("K", "N", "block_size", "quant_type", "transB"),
-    "MatMulNBits": ("K", "N", "accuracy_level", "bits", "block_size"),
-    "MoE": _EXPERTS,
-    "MultiHeadAttention": ("mask_filter_value", "num_heads", "scale", "unidirectional"),
-    "MurmurHash3": ("positive", "seed"),
-    "NGramHashMapping": ("max_ngram_size", "n_head_per_ngram", "pad_id", "reset_on_eos"),
-    "NGramRepeatBlock": ("ngram_size",),
-    "NhwcConv": _CONV,
-    "NhwcMaxPool": ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides"),
-    "Pad": ("mode",),
-    "QAttention": _ATTENTION,
-    "QEmbedLayerNormalization": ("epsilon",),
-    "QGemm": ("alpha", "transA", "transB"),
-    "QLinearAveragePool": (
-        "auto_pad", "ceil_mode", "channels_last", "count_include_pad", "kernel_shape", "pads",
-        "strides",
-    ),
-    "QLinearConcat": ("axis",),
-    "QLinearConv": ("channels_last", *_CONV),
-    "QLinearGlobalAveragePool": ("channels_last",),
-    "QLinearLeakyRelu": ("alpha",),
-    "QLinearReduceMean": ("axes", "keepdims"),
-    "QLinearSoftmax": ("axis", "opset"),
-    "QMoE": (
-        *_EXPERTS, "block_size", "expert_weight_bits", "fc1_expert_weight_bits",
-        "fc2_expert_weight_bits", "fc3_expert_weight_bits", "quant_type",
-    ),
-    "QuantizeLinear": ("axis",),
-    "QuickGelu": ("alpha",),
-    "RotaryEmbedding": ("interleaved", "num_heads", "rotary_embedding_dim"),
-    "ScaledSiLU": ("alpha",),
-    "SkipGroupNorm": _NORM_OF_GROUPS,
-    "SkipLayerNormalization": ("epsilon",),
-    "SkipSimplifiedLayerNormalization": ("epsilon",),
-    "TransposeMatMul": _FUSED_PRODUCT,
-    "Trilu": ("upper",),
-    "UnfoldTensor": ("dim", "size", "step"),
-}  # fmt: skip
-
-_READ_NCHWC: Final[dict[str, tuple[str, ...]]] = {
-    "AveragePool": (
-        "auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads",
-        "strides",
-    ),
-    "Conv": ("activation", "activation_params", *_CONV),
-    "MaxPool": (
-        "auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides",
-    ),
-    "ReorderInput": ("block_size", "channels_last"),
-    "ReorderOutput": ("channels", "channels_last"),
-    "Upsample": ("coordinate_transformation_mode", "mode", "scales"),
-}  # fmt: skip
 
 # What rules read of operators that the standard does not define; those that are missing have none.
 READ: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "": {"SimplifiedLayerNormalization": ("axis", "epsilon")},
     _GRAPHCORE: _READ_GRAPHCORE,
-    _MICROSOFT: _READ_MICROSOFT,
-    f"{_MICROSOFT}.nchwc": _READ_NCHWC,
+    _MICROSOFT: READ_MICROSOFT,
+    f"{_MICROSOFT}.nchwc": READ_NCHWC,
 }
 
 _ANY_NODE: Final = {
@@ -251,6 +150,8 @@ _HITS: Final = Ignored("how often nodes were passed in training changes no resul
 _LISTED_HITS: Final = {"nodes_hitrates": _HITS, "nodes_hitrates_as_tensor": _HITS}
 _PACKED: Final = Ignored("each token has its position, whatever sequence it is of")
 _SHARED: Final = Ignored("concerns buffers of the host; popc allocates its own")
+
+_ENCODED: Final = Ignored("belongs to decoders behind an encoder, which the rule refuses")
 
 IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     ("", "Attention"): {"softmax_precision": _WIDE},
@@ -302,6 +203,10 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     (_MICROSOFT, "EmbedLayerNormalization"): {
         "mask_index_type": Ignored("the result is how many elements of the mask are set, always")
     },
+    (_MICROSOFT, "GreedySearch"): {
+        "decoder_start_token_id": _ENCODED,
+        "encoder": _ENCODED,
+    },
     (_MICROSOFT, "GroupQueryAttention"): {
         "sliding_window_cache": Ignored("caches that are rings are not supported", 0),
     },
@@ -323,6 +228,18 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
     (_MICROSOFT, "RotaryEmbedding"): {
         "is_packed_batching": _PACKED,
         "scale": Ignored("the kernel of onnxruntime for CPUs does not read it"),
+    },
+    (_MICROSOFT, "WhisperBeamSearch"): {
+        **dict.fromkeys(
+            (
+                "beginning_timestamp_token_id", "no_speech_token_id", "no_timestamps_token_id",
+                "start_of_lm_token_id", "transcribe_token_id", "translate_token_id",
+            ),
+            Ignored("belongs to logits_processor or non_speech_probs, which the rule refuses"),
+        ),
+        "decoder_output_cross_qk": Ignored("scores of attention are not returned", 0),
+        "init_decoder": Ignored("the encoder runs the first step of such a decoder"),
+        "model_type": Ignored("the operator is for one type of models", 2),
     },
 }  # fmt: skip
 

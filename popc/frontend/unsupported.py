@@ -30,17 +30,13 @@ _A = onnx.AttributeProto
 # Operators that onnxruntime has and popc does not, and why.
 REFUSED: Final = {
     **dict.fromkeys(
-        ("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"),
-        "it searches with a decoder that is one of its attributes: compile the decoder as a "
-        "model that keeps its caches, and search in the program that runs it",
-    ),
-    **dict.fromkeys(
         ("BifurcationDetector", "DynamicTimeWarping"),
         "data decides the size of its result, step by step: compute it on the host",
     ),
     "AttnLSTM": "popc has no recurrent layer with attention inside",
     "MatMulFpQ4": "its weights are in an order that onnxruntime keeps to itself",
     "MaxpoolWithMask": "onnxruntime says of it that it is for internal use",
+    "Sampling": "it draws tokens at random: search in the program that runs the decoder",
     "SparseAttention": "popc has no attention of which data decides the blocks",
     "SparseToDenseMatMul": "popc has no sparse tensors",
     "Tokenizer": "it takes strings apart: give the model tokens",

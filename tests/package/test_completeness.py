@@ -164,7 +164,8 @@ _ROOMS: dict[ModuleType, str] = {
     popc.frontend.rules.onnx: "einsum experimental generate gradient loop scan sequence training",
     popc.frontend.rules.graphcore: "call operators",
     popc.frontend.rules.microsoft: (
-        "buffers cache_forms crop group_query nchwc operators recurrent rotary streams tokens"
+        "buffers cache_forms crop group_query nchwc operators recurrent rotary search "
+        "search_decoders search_graph search_steps streams tokens"
     ),
     popc_runtime.kernels: "",
     popc_runtime.native.encoders: "families",

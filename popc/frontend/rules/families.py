@@ -249,6 +249,9 @@ _LISTED: Final[dict[str, dict[str, str]]] = {
     "microsoft.rotary": {
         "com.microsoft": "MRotaryEmbedding RotaryEmbedding",
     },
+    "microsoft.search": {
+        "com.microsoft": "BeamSearch GreedySearch WhisperBeamSearch",
+    },
     "microsoft.streams": {
         "com.microsoft": (
             "BranchwiseRMSNorm EngramGate HyperConnectionPostMix HyperConnectionPreMix "
