@@ -91,8 +91,11 @@ def _hidden(mask: str, name: str) -> str:
     """
 
 
-def gpt(seed: int) -> onnx.GraphProto:
-    """Two layers of attention on (tokens, positions, mask, caches), as GPT-2 is exported."""
+def gpt(seed: int, *, is_fused: bool = False) -> onnx.GraphProto:
+    """Two layers of attention on (tokens, positions, mask, caches), as GPT-2 is exported.
+
+    ``is_fused``: each layer is an operator of onnxruntime, as its optimiser has it.
+    """
     weights = _Weights(seed)
     weights.add("words", VOCABULARY, _WIDTH)
     weights.add("places", _POSITIONS, _WIDTH)
@@ -116,7 +119,7 @@ def gpt(seed: int) -> onnx.GraphProto:
         bias = Add (hidden, later_low)
     """
     for layer in range(_LAYERS):
-        text += _layer(weights, layer)
+        text += (_fused_layer if is_fused else _layer)(weights, layer)
     text += f"logits = MatMul (hidden{_LAYERS}, head)"
     caches = range(_LAYERS)
     inputs = [
@@ -190,6 +193,18 @@ def _layer(weights: _Weights, layer: int) -> str:
         {text}
         present_{layer} = Concat <axis = 0> (kept_k{layer}, kept_v{layer})
         {attended}
+        hidden{layer + 1} = Add (hidden{layer}, a{layer})
+    """
+
+
+def _fused_layer(weights: _Weights, layer: int) -> str:
+    """Lines: the same as one operator."""
+    weights.add(f"w{layer}", _WIDTH, 3 * _WIDTH, size=0.5)
+    weights.add(f"b{layer}", 3 * _WIDTH)
+    operands = f"hidden{layer}, w{layer}, b{layer}, attention_mask, past_{layer}"
+    attributes = f"num_heads = {_HEADS}, unidirectional = 1"
+    return f"""
+        a{layer}, present_{layer} = com.microsoft.Attention <{attributes}> ({operands})
         hidden{layer + 1} = Add (hidden{layer}, a{layer})
     """
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from popc.frontend.rules.microsoft import attention, group_query
 from popc.frontend.rules.sized.attention import KEYS, for_all, with_columns
-from popc.frontend.rules.sized.moves import appended
-from popc.frontend.rules.sized.node import SizedNode, SizedRule
+from popc.frontend.rules.sized.moves import appended, joined
+from popc.frontend.rules.sized.node import SizedNode, SizedRule, sized
 from popc.frontend.values import SizedValue, Value
 from popc.ir import AttributeMap, Tensor
 
@@ -36,14 +36,12 @@ def _multi_head_attention(node: SizedNode) -> list[Value | None]:
 
 
 def _kept(node: SizedNode, index: int, new: Tensor, axis: int) -> SizedValue:
-    """The cache that is an operand, with new rows."""
+    """The past that is an operand, with new rows: in place, if it is a cache."""
     fresh = SizedValue(new, (None,) * new.type.rank)
-    longer = None
-    if node.optional_value(index) is not None:
-        longer = appended(node, node.sized(index), fresh, axis)
-    if longer is None:
-        raise node.refuse("takes a cache of a known size, or one that the program keeps")
-    return longer
+    if node.optional_value(index) is None:
+        return fresh
+    past = node.sized(index)
+    return appended(node, past, fresh, axis) or sized(joined(node, [past, fresh], axis))
 
 
 def _attended(node: SizedNode, qkv: list[Tensor], masks: tuple[int, int], count: Tensor) -> Tensor:
