@@ -13,6 +13,7 @@ from popc_runtime.ground.frozen import frozen
 __all__ = [
     "LINEAR",
     "WEIGHTS",
+    "WHOLE_ROWS",
     "Layout",
     "Mapping",
     "cast_lanes_of",
@@ -134,6 +135,7 @@ class Layout:
         row_parts: Of the result of a matrix product, the tiles that share a row.
         rows: And the rows of which a tile has some elements.
         image: Channels are the second axis, and the outermost and the innermost one in memory.
+        apart: Rows have been brought together on tiles, and each begins with a word of 64 bits.
     """
 
     key: str
@@ -144,10 +146,12 @@ class Layout:
     row_parts: int = 1
     rows: int = 0
     image: bool = False
+    apart: bool = False
 
 
 LINEAR = Layout("linear")
 WEIGHTS = Layout("weights", placed=True)
+WHOLE_ROWS = Layout("rows", apart=True)
 
 
 def layout_of(layouts: Table[Tensor, Layout], tensor: Tensor) -> Layout:

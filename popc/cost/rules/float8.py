@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from popc.cost.formulas import movement
 from popc.cost.quarters import device_dtype
 from popc.cost.rules.common import CostRule
 from popc.cost.work import Work
@@ -19,7 +20,14 @@ def _decode(work: Work) -> None:
 
 
 def _encode(work: Work) -> None:
-    work.cast(work.input().dtype, work.result().dtype, work.result().size)
+    """Vertices write rows that begin with words; without gaps between them, they move once more."""
+    y = work.result()
+    work.cast(work.input().dtype, y.dtype, y.size)
+    row = y.shape[-1] if y.rank else 1
+    if work.layout_of(work.op.operand(0)).apart and row % 8:
+        bytes_ = work.share(y.size, y.dtype)
+        cycles = movement.copy_cycles((bytes_, movement.smallest_piece(row)))
+        work.compute("rows", cycles, "Copy", temporary=bytes_)
 
 
 RULES: Final[dict[str, CostRule]] = {

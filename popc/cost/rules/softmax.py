@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from popc.cost.mapping import LINEAR
+from popc.cost.mapping import WHOLE_ROWS
 from popc.cost.rules.common import CostRule, row_dims, softmax_steps
 from popc.cost.work import Work
 
@@ -22,7 +22,7 @@ def _bring_rows_together(work: Work, index: int = 0) -> bool:
     if layout.row_parts == 1 or work.integer("axis", -1) not in {-1, x.rank - 1}:
         return False
     work.bring_rows_together(x.size, x.shape[-1], x.dtype, layout.row_parts)
-    work.layout = LINEAR
+    work.layout = WHOLE_ROWS
     return True
 
 
