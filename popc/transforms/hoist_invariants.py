@@ -8,9 +8,9 @@ from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS
 from popc.ops.control import callee_of
 from popc.ops.float8 import widens_device_float
-from popc.target import find_target
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
+from popc.transforms.eight_bits import keeps_float8
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["HoistInvariants"]
@@ -44,20 +44,12 @@ class HoistInvariants(Pass):
     def run(self, graph: Graph) -> int:
         """Hoist level by level, innermost first; the number of ops moved."""
         changes = 0
-        keeps_float8 = self._keeps_float8(graph)
+        narrow = keeps_float8(graph, self.target)
         for outer in reversed(list(graph.walk())):
             for op in outer.holders:
                 if callee_of(op) is None:  # others may call it too
-                    changes += _hoist_from(outer, op, keeps_float8=keeps_float8)
+                    changes += _hoist_from(outer, op, keeps_float8=narrow)
         return changes
-
-    def _keeps_float8(self, graph: Graph) -> bool:
-        """True if the target multiplies what the graph has of such floats."""
-        if not self.target or not any(
-            inner.may_have({"CastThenPow2Scale"}) for inner in graph.walk()
-        ):
-            return False
-        return find_target(self.target).conv.fp8_in_fp16_out_units > 0
 
 
 def _hoist_from(outer: Graph, owner: Op, *, keeps_float8: bool) -> int:

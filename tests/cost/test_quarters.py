@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -11,8 +12,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import popc
+import popc_runtime
 from popc.cost import CostReport
 from popc.cost.formulas import elementwise, movement
+from popc_runtime.format import Array
 
 _ROWS, _DEPTH, _COLUMNS = 512, 2048, 1024
 _NARROW: dict[int, Any] = {
@@ -133,6 +136,53 @@ def test_casts(source: str, result: str, cycles: int) -> None:
     """poplibs' figures: 1 cycle for four halves, 2 for eight quarters, 13 for eight."""
     elements = 6 * 400
     assert elementwise.cast(source, result, elements) == 12 + 6 * (18 + 19 + cycles)
+
+
+def _layers(count: int, size: int = 256) -> onnx.ModelProto:
+    """Products of x [64, size], made narrow, by weights and exponents of their own, and Relu."""
+    node, rng = helper.make_node, np.random.default_rng(0)
+    nodes, weights, x = [], [], "x"
+    for layer in range(count):
+        narrow, w, e, y = (f"{what}{layer}" for what in "nwey")
+        numbers = (rng.standard_normal((size, size)) * size**-0.5).astype(np.float32)
+        weights += [
+            numpy_helper.from_array(numbers.astype(ml_dtypes.float8_e4m3fnuz), w),
+            numpy_helper.from_array(np.array(layer % 2, np.int32), e),
+        ]
+        nodes += [
+            node("Pow2ScaleThenCast", [x], [narrow], domain="ai.graphcore", to="FLOAT8_143"),
+            node("MatMul", [narrow, w, e], [f"{y}.sums"]),
+            node("Relu", [f"{y}.sums"], [y]),
+        ]
+        x = y
+    value, half = helper.make_tensor_value_info, TensorProto.FLOAT16
+    graph = helper.make_graph(
+        nodes, "g", [value("x", half, [64, size])], [value(x, half, [64, size])], weights
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.graphcore", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def test_products_of_functions_take_eight_bits(tmp_path: Path) -> None:
+    """What is called takes weights as they are stored; each scale has a function of its own."""
+    options = {"target": "c600", "partials_type_matmuls": "half", "outline_threshold": 0.0}
+    model = _layers(6)
+    plain, outlined = (
+        popc.estimate(model, options={**options, "enable_outlining": flag})
+        for flag in (False, True)
+    )
+    assert any(op.op_type == "Call" for op in outlined.ops)
+    assert _cycles(outlined, "CastThenPow2Scale") == 0
+    assert _convolving(outlined) == _convolving(plain)
+    assert outlined.memory[0].average.variables < 1.1 * plain.memory[0].average.variables
+    feeds = {"x": np.random.default_rng(1).standard_normal((64, 256)).astype(np.float16)}
+    results: list[Array] = []
+    for flag in (False, True):
+        popc.compile(model, options={**options, "enable_outlining": flag}).save(
+            path := tmp_path / f"{flag}.popx"
+        )
+        results += popc_runtime.load(path).run(feeds).values()
+    np.testing.assert_array_equal(results[0], results[1])
 
 
 def _cast_copies(columns: int) -> int:

@@ -17,8 +17,8 @@ from popc.ops import OPS
 from popc.ops.constraints import Node, Precedence
 from popc.ops.control import callee_of
 from popc.transforms.outlining.emission import outline
-from popc.transforms.outlining.instances import Instance, digest_of
-from popc.transforms.outlining.sequence import BOUND_TO_PLACE, Program, calls_around
+from popc.transforms.outlining.instances import Instance
+from popc.transforms.outlining.sequence import BOUND_TO_PLACE, Program, calls_around, digest_of
 from popc.transforms.outlining.together import together
 
 __all__ = ["gathered", "restore_calls"]

@@ -94,9 +94,10 @@ class _Template:
         view = tensor.producer
         assert view is not None, tensor
         source = self._operand(view.operand(0), twins)
+        others = [None if t is None else self._constant(t, twins) for t in view.inputs[1:]]
         copy = self.graph.add_op(
             view.op_type,
-            [source, *view.inputs[1:]],
+            [source, *others],
             [output.type for output in view.outputs],
             dict(view.attributes),
             output_names=[output.name for output in view.outputs],
@@ -104,6 +105,13 @@ class _Template:
         )
         self.program.views.add(copy)
         twins.update(zip(view.outputs, copy.outputs, strict=True))
+        return twins[tensor]
+
+    def _constant(self, tensor: Tensor, twins: dict[Tensor, Tensor]) -> Tensor:
+        """The twin of a constant that a view reads."""
+        assert tensor.data is not None, tensor
+        if tensor not in twins:
+            twins[tensor] = self.graph.add_constant(tensor.name, tensor.type, tensor.data)
         return twins[tensor]
 
     def _attributes(self, number: int) -> AttributeMap:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import field
-from hashlib import blake2b
 from itertools import accumulate
 from math import sqrt
 from typing import NamedTuple
 
 from popc.ir import Graph, Op, Tensor
-from popc.transforms.outlining.sequence import Program, code_value
+from popc.transforms.outlining.sequence import Program, code_value, digest_of
 from popc_runtime.ground.frozen import mutable
 
-__all__ = ["Instance", "best_interval", "digest_of", "equal_constants"]
+__all__ = ["Instance", "best_interval", "equal_constants"]
 
 
 @mutable
@@ -87,12 +86,6 @@ def _are_equal(tensors: Sequence[Tensor]) -> bool:
         return True
     digest = digest_of(tensors[0])
     return all(tensor.data is first or digest_of(tensor) == digest for tensor in tensors[1:])
-
-
-def digest_of(tensor: Tensor) -> bytes:
-    """A digest of the data of a constant."""
-    assert tensor.data is not None
-    return blake2b(tensor.data.tobytes(), digest_size=16).digest()
 
 
 def best_interval(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
 
 from popc.ir import Graph, Op
@@ -21,19 +21,22 @@ __all__ = ["outline_parts"]
 
 
 def outline_parts(
-    graph: Graph, orders: Mapping[Graph, Sequence[Op]], terms: Terms | None
+    graph: Graph,
+    orders: Mapping[Graph, Sequence[Op]],
+    terms: Terms | None,
+    shown: Collection[Op] = (),
 ) -> PassOutcome:
     """Outline until nothing is worth it any more; the number of calls.
 
     Without ``terms``, only what the model calls becomes calls.  ``orders`` say in which order ops
-    are going to run.
+    are going to run; those that are ``shown`` cost nothing, as views do.
     """
     cycles = in_step(orders)
     orders = cycles.orders
     calls_some = has_calls(graph)
     if calls_some:
         orders = {nested: gathered(nested, order) for nested, order in orders.items()}
-    program = Program.of(graph, orders, find_aliases(graph), cycles.models)
+    program = Program.of(graph, orders, find_aliases(graph), cycles.models, shown)
     made: list[tuple[int, int]] = []
     if calls_some:
         _fix_orders(program, graph)

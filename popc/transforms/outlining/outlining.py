@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from popc.ir import Graph
 from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import Orders, PassContext, insertion_orders
+from popc.transforms.eight_bits import parts_of_products
 from popc.transforms.outlining.terms import Terms, has_calls
 from popc_runtime.ground.frozen import frozen
 
@@ -32,6 +33,8 @@ class Outlining(Pass):
         enabled: Whether to look everywhere, or only at what the model calls.
         terms: What a part must be worth.
         orders: Tells in which order ops are going to run.
+        target: Where that multiplies floats of eight bits, a part that reads some takes them as
+            they are stored.
     """
 
     name: ClassVar[str] = "outlining"
@@ -39,6 +42,7 @@ class Outlining(Pass):
     enabled: bool = True
     terms: Terms = field(default_factory=Terms)
     orders: Orders = insertion_orders
+    target: str = ""
 
     @classmethod
     def of(cls, context: PassContext) -> Self:
@@ -49,7 +53,7 @@ class Outlining(Pass):
             options.outline_sequence_break_cost,
             options.enable_outlining_copy_cost_pruning,
         )
-        return cls(options.enable_outlining, terms, context.orders)
+        return cls(options.enable_outlining, terms, context.orders, options.target)
 
     def run(self, graph: Graph) -> PassOutcome:
         """Outline until nothing is worth it any more; the number of calls."""
@@ -57,7 +61,9 @@ class Outlining(Pass):
             return PassOutcome(0)
         from popc.transforms.outlining.outline import outline_parts  # few programs need it
 
-        return outline_parts(graph, self.orders(graph), self.terms if self.enabled else None)
+        shown = parts_of_products(graph, self.target)
+        terms = self.terms if self.enabled else None
+        return outline_parts(graph, self.orders(graph), terms, shown)
 
     def problems(self, graph: Graph) -> list[str]:
         """Calls that are not right."""

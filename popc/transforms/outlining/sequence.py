@@ -7,8 +7,9 @@ its root.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from popc.ir import CallSite, Graph, Op, Tensor, TensorKind
@@ -25,6 +26,7 @@ __all__ = [
     "Sequenced",
     "calls_around",
     "code_value",
+    "digest_of",
     "exchange_of",
 ]
 
@@ -58,6 +60,12 @@ def code_value(op: Op) -> float:
     if callee_of(op) is not None:
         return 0.0
     return _PLANNED_VALUE if exchange_of(op) is not None or op.op_type in _PLANNED else _OTHER_VALUE
+
+
+def digest_of(tensor: Tensor) -> bytes:
+    """A digest of the data of a constant."""
+    assert tensor.data is not None
+    return blake2b(tensor.data.tobytes(), digest_size=16).digest()
 
 
 def calls_around(op: Op) -> tuple[CallSite, ...]:
@@ -124,12 +132,17 @@ class Program:
         orders: Mapping[Graph, Sequence[Op]],
         aliases: Aliases,
         models: Mapping[Op, Op] = _NO_MODELS,
+        shown: Collection[Op] = (),
     ) -> Program:
-        """The program below ``graph``, in the given orders, without what load time does."""
-        left_out = aliases.views.union(find_load_ops(graph))
+        """The program below ``graph``, in the given orders, without what load time does.
+
+        What is ``shown`` is as good as a view: it costs nothing.
+        """
+        views = aliases.views.union(shown)
+        left_out = views.union(find_load_ops(graph))
         found = cls(
             {graph: [op for op in order if op not in left_out] for graph, order in orders.items()},
-            set(aliases.views),
+            set(views),
             frozenset(t for t, place in aliases.places.items() if place.strides is not None),
             _find_carried(graph, aliases),
             dict(models),
@@ -210,7 +223,13 @@ class Program:
     def _operand_key(self, tensor: Tensor) -> Hashable:
         root, path = self.root(tensor)
         views = tuple(
-            (op.op_type, repr(sorted(op.attributes.items())), index, str(op.outputs[index].type))
+            (
+                op.op_type,
+                repr(sorted(op.attributes.items())),
+                index,
+                str(op.outputs[index].type),
+                tuple(digest_of(tensor) for tensor in op.present_inputs[1:]),
+            )
             for op, index in path
         )
         return str(root.type), views
