@@ -370,3 +370,31 @@ def test_units_take_fewer_channels_of_floats_than_they_make(
     compute, expected = _transform(problem, method)
     assert compute == pytest.approx(cycles + 587 if cycles else 0, abs=1)
     assert (expected > 0) == (cycles > 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "proportion"),
+    [(7_680, 768, 768, 0.6), (15_360, 3_072, 768, 0.3), (1_540, 3_072, 768, 0.6)],
+)
+def test_tiles_that_add_up_results_share_blocks_of_channels(
+    rows: int, depth: int, columns: int, proportion: float
+) -> None:
+    """poplin's pieces of [blocks, field, channels of a block], one behind the other."""
+    types = ("half", "half", "half")
+    plan = Planner(_TARGET).plan(matmul_problem(types, 1, rows, depth, columns), proportion)
+    splits, block = plan.splits, plan.method.out_group
+    sharing = splits.in_channels
+    assert sharing > 1
+    assert not plan.swapped
+    blocks = -(-(columns // block) // (splits.serial_out * splits.out_channels))
+    field = -(-rows // splits.columns)
+    pieces = _ranges(blocks * field, sharing)
+    distinct = [len({item // field for item in piece}) for piece in pieces]
+    within = [len({item % field for item in piece}) for piece in pieces]
+    mine = plan.channels_per_tile / (block * splits.serial_out)
+    assert min(distinct) - 1 < mine <= max(distinct)
+    if sharing <= blocks:
+        assert max(within) == field
+    found = plan.outputs_per_tile / plan.channels_per_tile
+    assert found == pytest.approx(blocks * field / sharing / mine, rel=0.05)
+    assert plan.row_parts(columns) == pytest.approx(columns / plan.channels_per_tile, abs=1)

@@ -178,18 +178,28 @@ def _plan(
         _at(costs.temporary, index),
         fits,
         _at(costs.outputs, index) * splits.serial_out,
-        _channels(problem, method, costs, index),
+        _channels(problem, method, chosen, costs, index),
         problem.swapped,
         problem.expanded,
     )
 
 
-def _channels(problem: ConvProblem, method: Method, costs: Costs, index: int) -> int:
-    """Output channels on a tile; after a swap they are the columns of the field."""
-    shares = costs.shares
+def _channels(
+    problem: ConvProblem, method: Method, splits: Splits, costs: Costs, index: int
+) -> int:
+    """Output channels on a tile; after a swap they are the columns of the field.
+
+    Tiles that have added up results share them in pieces that lie in a row: blocks of channels one
+    behind the other, and all of the field within each (poplin's partialGroupedReduce).  Of each
+    serial step a tile keeps its part.
+    """
+    shares, sharing = costs.shares, splits.in_channels * splits.kernel
+    blocks = _at(shares.out_groups, index)
     if problem.swapped:
-        return _at(shares.columns, index)
-    return min(_at(shares.out_groups, index) * method.out_group, problem.out_channels)
+        columns = _at(shares.columns, index)
+        return columns if sharing <= blocks else -(-columns * blocks // sharing)
+    mine = max(blocks * method.out_group // sharing, method.out_group)
+    return min(mine * splits.serial_out, problem.out_channels)
 
 
 def _part(step: CandidateStep, index: int) -> PlanStep | None:
