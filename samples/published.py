@@ -18,10 +18,12 @@ import onnx
 from onnx import helper
 
 from samples.network_builder import NetworkBuilder
+from samples.shifted_windows import swin_large
 
 __all__ = [
     "NETWORKS",
     "attention_of_heads",
+    "bert_answers",
     "bert_base",
     "bert_large",
     "bert_large_joint",
@@ -138,6 +140,11 @@ def bert_base(dtype: str = "float32", *, length: int = 128, layers: int = 12) ->
     return _bert(NetworkBuilder("bert_base", dtype), 768, 12, length, layers)
 
 
+def bert_answers(dtype: str = "float32", *, length: int = 384) -> onnx.ModelProto:
+    """The same -> start and end [batch, length]: BERT-base that finds answers, as for SQuAD."""
+    return _bert(NetworkBuilder("bert_answers", dtype), 768, 12, length, 12, answers=True)
+
+
 def bert_large(dtype: str = "float32", *, length: int = 128, layers: int = 24) -> onnx.ModelProto:
     """Tokens, token types and mask [batch, length] -> hidden [batch, length, 1024]."""
     return _bert(NetworkBuilder("bert_large", dtype), 1024, 16, length, layers)
@@ -164,6 +171,7 @@ def _bert(
     *,
     attention: Callable[..., str] | None = None,
     norms: int = 2,
+    answers: bool = False,
 ) -> onnx.ModelProto:
     words = b("Gather", b.weight("words", 30_522, size, scale=0.02), "tokens")
     types = b("Gather", b.weight("types", 2, size, scale=0.02), "types_of_tokens")
@@ -181,13 +189,20 @@ def _bert(
         y = b.linear(y, f"{name}.down", 4 * size, size)
         x = b("Add", x, y)
         x = b.layer_norm(x, f"{name}.norm2", size) if norms > 1 else x
-    b("Identity", x, name="hidden")
+    if answers:
+        ends = b.linear(x, "answers", size, 2)
+        for index, name in enumerate(("start", "end")):
+            b("Gather", ends, b.scalar(f"{name}.index", index), axis=-1, name=name)
+        outputs = [b.floats(name, "batch", length) for name in ("start", "end")]
+    else:
+        b("Identity", x, name="hidden")
+        outputs = [b.floats("hidden", "batch", length, size)]
     integers = onnx.TensorProto.INT64
     inputs = [
         helper.make_tensor_value_info(name, integers, ["batch", length])
         for name in ("tokens", "types_of_tokens", "mask")
     ]
-    return b.model(inputs, [b.floats("hidden", "batch", length, size)])
+    return b.model(inputs, outputs)
 
 
 def vit_base(dtype: str = "float32", *, layers: int = 12) -> onnx.ModelProto:
@@ -234,7 +249,10 @@ def vit_of(
 
 
 def vit_so400m(dtype: str = "float32", *, layers: int = 27) -> onnx.ModelProto:
-    """image [batch, 3, 378, 378] -> tokens [batch, 729, 1152]: the encoder of SigLIP So400m/14."""
+    """image [batch, 3, 378, 378] -> features [batch, 1152]: the image encoder of SigLIP So400m/14.
+
+    Attention of one query, which is a weight, makes one row of the tokens of an image.
+    """
     b = NetworkBuilder("vit_so400m", dtype)
     weight = b.weight("patch.weight", 1152, 3, 14, 14, scale=0.03)
     x = b("Conv", "image", weight, b.full("patch.bias", 1152), strides=[14, 14], name="patch.conv")
@@ -248,10 +266,27 @@ def vit_so400m(dtype: str = "float32", *, layers: int = 27) -> onnx.ModelProto:
         y = b.layer_norm(x, f"{name}.norm2", 1152)
         y = b("Gelu", b.linear(y, f"{name}.up", 1152, 4304), approximate="tanh")
         x = b("Add", x, b.linear(y, f"{name}.down", 4304, 1152))
-    b("Identity", b.layer_norm(x, "norm", 1152), name="tokens")
-    return b.model(
-        [b.floats("image", "batch", 3, 378, 378)], [b.floats("tokens", "batch", 729, 1152)]
+    x = _pooled(b, b.layer_norm(x, "norm", 1152), 1152, 16, 729)
+    y = b.linear(b.layer_norm(x, "pool.norm", 1152), "pool.up", 1152, 4304)
+    x = b("Add", x, b.linear(b("Gelu", y, approximate="tanh"), "pool.down", 4304, 1152))
+    b("Reshape", x, b.integers("features.shape", 0, 1152), name="features")
+    return b.model([b.floats("image", "batch", 3, 378, 378)], [b.floats("features", "batch", 1152)])
+
+
+def _pooled(b: NetworkBuilder, x: str, size: int, heads: int, length: int) -> str:
+    """Attention of all heads over rows ``x``, with one query for all images: [batch, 1, size]."""
+    split = b.integers("pool.split", 0, length, 2, heads, size // heads)
+    joint = b("Reshape", b.linear(x, "pool.joint", size, 2 * size), split)
+    joint = b("Transpose", joint, perm=[2, 0, 3, 1, 4])
+    k, v = (
+        b("Gather", joint, b.scalar(f"pool.{part}", index), axis=0)
+        for index, part in enumerate(("key", "value"))
     )
+    query = b.weight("pool.query", 1, heads, 1, size // heads, scale=size**-0.5)
+    scores = b("MatMul", query, b("Transpose", k, perm=[0, 1, 3, 2]), name="pool.scores")
+    mixed = b("MatMul", b("Softmax", scores, axis=-1), v, name="pool.mixed")
+    merged = b("Reshape", mixed, b.integers("pool.merge", 0, 1, size))
+    return b.linear(merged, "pool.mix", size, size)
 
 
 def clip_text(dtype: str = "float32") -> onnx.ModelProto:
@@ -329,12 +364,13 @@ def attention_of_heads(
 
 NETWORKS: dict[str, Callable[[str], onnx.ModelProto]] = {
     "resnet50": resnet50,
+    "bert_answers": bert_answers,
     "bert_base": bert_base,
-    "bert_base_384": partial(bert_base, length=384),
     "bert_large": bert_large,
     "bert_large_joint": bert_large_joint,
     "clip_text": clip_text,
     "mobilenet_v2": mobilenet_v2,
+    "swin_large": swin_large,
     "vit_base": vit_base,
     "vit_so400m": vit_so400m,
 }
