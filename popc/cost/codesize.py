@@ -48,14 +48,14 @@ _TRANSCENDENTAL: Final = 400  # more for non-linearities that are not relu
 # Kinds of which each operator is a vertex of its own, with code of its own.
 _BY_NAME: Final = frozenset({"BinaryOp", "BroadcastOp", "NonLinearity", "UnaryOp"})
 
-# State of one vertex, work lists included; elementwise ones work in place.
+# State of one vertex; elementwise ones work in place.
 _STATE: Final = {
     "AddBias": 16,
     "BinaryOp": 12,
     "BroadcastOp": 16,
     "Cast": 12,
-    "Conv amp": 28 + 3 * 2 * WORKERS,
-    "Conv amp nx1": 50 + 3 * 2 * WORKERS,
+    "Conv amp": 28,
+    "Conv amp nx1": 50,
     "Conv hmac": 40,
     "Conv slic": 32,
     "Conv vmac": 38,
@@ -70,6 +70,9 @@ _STATE: Final = {
     "UnaryOp": 8,
 }
 _OTHER_STATE: Final = 16  # bytes of a kind that is not listed
+# Offsets and elements for each worker, three numbers of 16 bits: poplin connects them as constants.
+_WORK_LIST: Final = 3 * 2 * WORKERS
+_WITH_WORK_LISTS: Final = frozenset({"Conv amp", "Conv amp nx1"})
 _POINTER: Final = 4  # to one of the operands that a vertex adds up
 _VECTOR_LIST: Final = 8  # header of the list of those
 _COPY_DESCRIPTOR: Final = 4
@@ -130,7 +133,7 @@ def sizes_of(use: CodeUse, target: Target) -> dict[str, int]:
     copies = [phase for phase in phases if phase.vertex == "Copy"]
     return {
         "vertex_state": sum(_state(phase) for phase in phases if phase.vertex),
-        "vertex_fields": _POINTER * sum(lists),
+        "vertex_fields": _POINTER * sum(lists) + sum(map(_work_list, phases)),
         "vector_descriptors": _VECTOR_LIST * len(lists),
         "copy_descriptors": _COPY_DESCRIPTOR * len(copies),
         "exchange_code": _exchange_bytes(use, target.exchange.instruction_bytes),
@@ -146,6 +149,11 @@ def _adding(phases: tuple[Phase, ...]) -> Iterator[Phase]:
 def _state(phase: Phase) -> int:
     """State of the vertices of a phase; what it repeats has it once."""
     return _STATE.get(phase.vertex, _OTHER_STATE)
+
+
+def _work_list(phase: Phase) -> int:
+    """What each worker has to do, of vertices that are told so."""
+    return _WORK_LIST * (phase.vertex in _WITH_WORK_LISTS)
 
 
 def _exchange_bytes(use: CodeUse, size: int) -> int:
