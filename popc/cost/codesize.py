@@ -152,7 +152,7 @@ def _state(phase: Phase) -> int:
 
 
 def _work_list(phase: Phase) -> int:
-    """What each worker has to do, of vertices that are told so."""
+    """Bytes that tell each worker of a product's vertex what to do."""
     return _WORK_LIST * (phase.vertex in _WITH_WORK_LISTS)
 
 
