@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["STEPS"]
+__all__ = ["STEPS", "steps_of_activation"]
 
 STEPS: Final[dict[str, tuple[str, ...]]] = {
     "Celu": ("divide", "expm1", "add", "maximum"),
@@ -30,3 +30,8 @@ STEPS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 # Multiplications cost what additions do; they appear as "add".
+
+
+def steps_of_activation(name: str, approximate: str = "") -> tuple[str, ...]:
+    """The vertices of an activation; popnn has a non-linearity for each form of Gelu."""
+    return ("gelu",) if (name, approximate) == ("Gelu", "tanh") else STEPS[name]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container
 from math import prod
 from typing import TypeAlias
 
-from popc.cost.formulas.activation import STEPS
+from popc.cost.formulas.activation import steps_of_activation
 from popc.cost.formulas.elementwise import BINARY, NON_LINEAR
 from popc.cost.formulas.numbers import ceil_div
 from popc.cost.mapping import Layout, device_bytes
@@ -140,7 +140,7 @@ def residual_and_activation(work: Work, residual: int, dtype: DType | None = Non
         work.binary("add", dtype=dtype)
     activation = work.text("activation")
     if activation:
-        for name in STEPS[activation]:
+        for name in steps_of_activation(activation, work.text("activation_approximate")):
             one_step_of(work, name, dtype)
 
 
