@@ -216,7 +216,7 @@ def test_lines_of_few_pixels(
 ) -> None:
     x, w = _numbers(batch, channels, width), _numbers(filters, channels, taps, seed=1) / 8
     pads = (1, 1) if taps == 3 else (0, 0)
-    assert direct_wins(w.shape, (batch, filters, 1))
+    assert direct_wins(w.shape, (batch, filters, 1), (stride,))
     _convolve(library, x, w, 1, (stride,), pads, "Relu", constant)
 
 
@@ -364,7 +364,7 @@ def test_few_results_of_long_windows(
     x, w = _numbers(2, channels, size, size), _numbers(filters, channels, taps, taps, seed=1)
     attributes = {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0), "group": 1}
     outputs = [np.empty((2, filters, *(size - taps + 1,) * 2), np.float32)]
-    assert direct_wins(w.shape, outputs[0].shape)
+    assert direct_wins(w.shape, outputs[0].shape, (1, 1))
     arguments = ("Conv", [x, w], outputs, attributes, (1,))
     (expected,) = numpy_results(*arguments)
     (found,) = steady_results(library, *arguments)

@@ -148,11 +148,10 @@ static void *prepare(Params *params, Needs *needs) {
     return state;
 }
 
-static void copy_line(void *context, int64_t chunk, int thread) {
+static void copy_part(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
-    const Input *input = &job->state->input;
-    ISA(copy_line)(&job->state->conv, input, chunk, job->copy + chunk * line_floats(input));
+    ISA(copy_part)(&job->state->conv, &job->state->input, chunk, job->copy);
 }
 
 static void pack(void *context, int64_t chunk, int thread) {
@@ -184,9 +183,8 @@ static Part part_of(const State *state, int64_t chunk) {
         .last = state->strips * (number + 1) / state->parts,
     };
     if (state->input.slab) {
-        const int64_t pixels = state->input.slab * conv->result[2];
-        part.first = block * pixels;
-        part.end = lesser(conv->pixels, part.first + pixels);
+        part.first = block * state->input.slab * conv->result[2];
+        part.end = lesser(conv->pixels, part.first + state->input.slab * conv->result[2]);
     }
     part.whole = part.last - part.strip <= state->beside && state->slices == 1;
     return part;
@@ -388,7 +386,7 @@ static Failure run_direct(const void *argument, const Run *run) {
     }
     const bool copied = state->input.copied && !state->input.slab;
     job.input.source.data = copied ? job.copy : conv->x;
-    if (copied) share_chunks(run, ISA(input_lines)(conv, &state->input), copy_line, &job);
+    if (copied) share_chunks(run, ISA(input_parts)(conv, &state->input), copy_part, &job);
     share_chunks(run, conv->batch * conv->groups * state->blocks * state->parts, convolve, &job);
     return OK;
 }

@@ -1,10 +1,22 @@
 #include "direct.h"
+#include "../support/squares.h"
 #include "../support/vector_exp.h"
+
+static bool lie_side_by_side(const int64_t *places, int count) {
+    for (int i = 1; i < count; i++)
+        if (places[i] != places[0] + i) return false;
+    return true;
+}
 
 // Residuals that do not lie as sums do: other strides, few channels.
 static __attribute__((noinline)) void collect_residuals(
     const Tile *tile, int pixels, int width, float *collected) {
     const int64_t step = tile->conv->residual_channel;
+    const int channels = tile->strip->channels;
+    if (channels == width && lie_side_by_side(tile->residual, pixels)) {
+        turn(tile->strip->residual + tile->residual[0], step, collected, width, channels, pixels);
+        return;
+    }
     for (int p = 0; p < pixels; p++, collected += width) {
         const float *from = tile->strip->residual + tile->residual[p];
         for (int c = 0; c < width; c++)
@@ -25,6 +37,10 @@ static __attribute__((noinline)) void keep_sums(
     if (conv->y_channel == 1) {
         for (int p = 0; p < pixels; p++)
             copy_floats(strip->y + tile->y[p], sums + p * width, strip->channels);
+        return;
+    }
+    if (lie_side_by_side(tile->y, pixels)) {
+        turn(sums, width, strip->y + tile->y[0], conv->y_channel, pixels, strip->channels);
         return;
     }
     for (int c = 0; c < strip->channels; c++)

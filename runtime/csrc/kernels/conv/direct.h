@@ -40,9 +40,9 @@ void ISA(release_input)(Input *input);
 // Weights [out][in][taps] of a panel of a group become [tap][in][PANEL_COLUMNS].
 void ISA(pack_weights_panel)(const Conv *conv, int64_t number, float *packed);
 
-// Lines of the copy, each of which can be made by itself.
-int64_t ISA(input_lines)(const Conv *conv, const Input *input);
-void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float *to);
+// Parts of the copy, each of which can be made by itself.
+int64_t ISA(input_parts)(const Conv *conv, const Input *input);
+void ISA(copy_part)(const Conv *conv, const Input *input, int64_t number, float *copy);
 static inline int64_t line_floats(const Input *input) { return input->source.axis[1]; }
 
 // Lines of the input under so many lines of results.

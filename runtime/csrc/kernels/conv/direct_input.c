@@ -1,10 +1,13 @@
 #include <stdlib.h>
 
 #include "direct.h"
+#include "../support/squares.h"
 
 enum {
     FEW_CHANNELS = 8,  // more of them are worth a run of their own
     SLAB_FLOATS = 1 << 13,  // the first cache
+    FEW_LINES = 16,  // that threads do not share evenly; then they share these:
+    COPIED_CHANNELS = 64,
 };
 
 // Pixels that follow those of the last axis at the same distances belong to it; whether `count` lines
@@ -87,7 +90,7 @@ bool ISA(plan_input)(Conv *conv, Input *input, Needs *needs) {
     const bool aside = conv->x_channel == 1 || conv->groups * conv->in == 1;
     const bool joins = conv->groups == 1 && conv->dilation[2] == 1;
     input->copied = !aside || (joins && conv->in < FEW_CHANNELS && conv->taps[2] > 1);
-    if (!input->copied) join_lines(conv);
+    join_lines(conv);
     input->source = source_of(conv);
     input->run = conv->in;
     input->window = conv->window;
@@ -131,36 +134,71 @@ static int64_t between(int64_t place, int64_t low, int64_t high) {
     return place < low ? low : place > high ? high : place;
 }
 
-int64_t ISA(input_lines)(const Conv *conv, const Input *input) {
+static int64_t lines_of(const Conv *conv, const Input *input) {
     return conv->batch * input->source.size[0] * input->source.size[1];
 }
 
-void ISA(copy_line)(const Conv *conv, const Input *input, int64_t number, float *to) {
+// Parts of a line that are copied by themselves: where few lines are long, threads share them.
+static int64_t parts_of_line(const Conv *conv, const Input *input) {
+    const bool few = lines_of(conv, input) < FEW_LINES;
+    return few ? ceil_div(conv->groups * conv->in, COPIED_CHANNELS) : 1;
+}
+
+int64_t ISA(input_parts)(const Conv *conv, const Input *input) {
+    return lines_of(conv, input) * parts_of_line(conv, input);
+}
+
+// `count` of the channels of so many pixels are outside.
+static void clear_pixels(float *to, int64_t pixels, int64_t channels, int64_t count) {
+    if (count == channels) {
+        memset(to, 0, (size_t)(pixels * channels) * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < pixels; i++)
+        memset(to + i * channels, 0, (size_t)count * sizeof(float));
+}
+
+// Channels first .. first + count - 1 of a line, all of whose channels `to` has room for.
+static void copy_channels(
+    const Conv *conv, const Input *input, int64_t number, int64_t first, int64_t count, float *to) {
     const Source *source = &input->source;
     const int64_t channels = conv->groups * conv->in, width = source->size[2];
     const int64_t h = number % source->size[1], rest = number / source->size[1];
     const int64_t row = h - conv->before[1], slice = rest % source->size[0] - conv->before[0];
     const int64_t image = rest / source->size[0];
+    to += first;
     if (row < 0 || row >= conv->size[1] || slice < 0 || slice >= conv->size[0]) {
-        memset(to, 0, (size_t)(width * channels) * sizeof(float));
+        clear_pixels(to, width, channels, count);
         return;
     }
     const float *from = conv->x + image * conv->x_batch + slice * conv->x_axis[0] +
-                        row * conv->x_axis[1];
+                        row * conv->x_axis[1] + first * conv->x_channel;
     const int64_t shift = conv->before[2];
-    const int64_t first = between(shift, 0, width),
-                  end = between(conv->size[2] + shift, first, width);
-    memset(to, 0, (size_t)(first * channels) * sizeof(float));
-    memset(to + end * channels, 0, (size_t)((width - end) * channels) * sizeof(float));
-    to += first * channels;
-    from += (first - shift) * conv->x_axis[2];
+    const int64_t begin = between(shift, 0, width),
+                  end = between(conv->size[2] + shift, begin, width);
+    clear_pixels(to, begin, channels, count);
+    clear_pixels(to + end * channels, width - end, channels, count);
+    to += begin * channels;
+    from += (begin - shift) * conv->x_axis[2];
     if (channels == 3 && conv->x_axis[2] == 1) {
-        weave(to, from, from + conv->x_channel, from + 2 * conv->x_channel, end - first);
+        weave(to, from, from + conv->x_channel, from + 2 * conv->x_channel, end - begin);
         return;
     }
-    for (int64_t c = 0; c < channels; c++)
-        for (int64_t i = 0; i < end - first; i++)
+    if (conv->x_axis[2] == 1) {
+        turn(from, conv->x_channel, to, channels, count, end - begin);
+        return;
+    }
+    for (int64_t c = 0; c < count; c++)
+        for (int64_t i = 0; i < end - begin; i++)
             to[i * channels + c] = from[c * conv->x_channel + i * conv->x_axis[2]];
+}
+
+void ISA(copy_part)(const Conv *conv, const Input *input, int64_t number, float *copy) {
+    const int64_t parts = parts_of_line(conv, input), channels = conv->groups * conv->in;
+    const int64_t line = number / parts, part = number % parts;
+    const int64_t first = parts == 1 ? 0 : part * COPIED_CHANNELS;
+    const int64_t count = parts == 1 ? channels : lesser(channels - first, COPIED_CHANNELS);
+    copy_channels(conv, input, line, first, count, copy + line * line_floats(input));
 }
 
 const float *ISA(copy_slab)(
@@ -170,6 +208,7 @@ const float *ISA(copy_slab)(
     const int64_t number = image * input->source.size[1] + line;
     for (int64_t i = 0; i < lines; i++)
         if (i % conv->stride[1] < reach)  // windows skip others
-            ISA(copy_line)(conv, input, number + i, slab + i * line_floats(input));
+            copy_channels(
+                conv, input, number + i, 0, conv->groups * conv->in, slab + i * line_floats(input));
     return slab - line * line_floats(input);
 }

@@ -38,28 +38,37 @@ static inline void weave_two(const float *a, const float *b, float *to, int64_t 
     }
 }
 
-// to[j][i] = from[i][j]
+// A square that is cut off at the end of rows or of columns.
+static inline void turn_corner(
+    const float *square, int64_t row, float *turned, int64_t to_row, int64_t rows,
+    int64_t columns) {
+    for (int64_t a = 0; a < 4 && a < rows; a++)
+        for (int64_t b = 0; b < 4 && b < columns; b++) turned[b * to_row + a] = square[a * row + b];
+}
+
+// to[j][i] = from[i][j].  Lines of the cache are written whole: there may be no room for more of them
+// than for one of each row.
 static inline void turn(
     const float *from, int64_t row, float *to, int64_t to_row, int64_t rows, int64_t columns) {
+    enum { LINE = 16 };
     if (rows == 2 && to_row == 2) {
         weave_two(from, from + row, to, columns);
         return;
     }
-    for (int64_t i = 0; i < rows; i += 4)
-        for (int64_t j = 0; j < columns; j += 4) {
-            const float *square = from + i * row + j;
-            float *turned = to + j * to_row + i;
-            if (i + 4 <= rows && j + 4 <= columns) {
+    for (int64_t top = 0; top < rows; top += LINE)
+        for (int64_t j = 0; j < columns; j += 4)
+            for (int64_t i = top; i < top + LINE && i < rows; i += 4) {
+                const float *square = from + i * row + j;
+                float *turned = to + j * to_row + i;
+                if (i + 4 > rows || j + 4 > columns) {
+                    turn_corner(square, row, turned, to_row, rows - i, columns - j);
+                    continue;
+                }
                 Four lines[4];
                 for (int a = 0; a < 4; a++) lines[a] = load_four(square + a * row);
                 turn_square(lines);
                 for (int a = 0; a < 4; a++) store_four(turned + a * to_row, lines[a]);
-                continue;
             }
-            for (int64_t a = 0; a < 4 && i + a < rows; a++)
-                for (int64_t b = 0; b < 4 && j + b < columns; b++)
-                    turned[b * to_row + a] = square[a * row + b];
-        }
 }
 
 typedef uint16_t Eight __attribute__((vector_size(16)));

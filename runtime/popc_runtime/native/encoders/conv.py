@@ -139,7 +139,8 @@ def _kernel_of_sums(
     """The kernel that adds up products."""
     plain = out.is_contiguous and (residual is None or residual.is_contiguous)
     last = is_channels_last(x) and not x.is_contiguous
-    windows = w.shape, out.shape, [a.stride for a in axes], [a.dilation for a in axes]
+    strides = [a.stride for a in axes]
+    windows = w.shape, out.shape, strides, [a.dilation for a in axes]
     grouped = group > 1 and x.shape[1] == out.shape[1] and fits_rows(*windows)
     depthwise = x.shape[1] == group == w.shape[0]
     if (grouped or depthwise) and (last or not plain):
@@ -147,7 +148,7 @@ def _kernel_of_sums(
     if plain and x.shape[1] == group and w.shape[0] // group <= 2:
         return "DepthwiseConv_f32"
     few = group > 1 and min(w.shape[0] // group, w.shape[1]) < _FEW_CHANNELS
-    if not plain or (not few and (last or direct_wins(w.shape, out.shape))):
+    if not plain or (not few and (last or direct_wins(w.shape, out.shape, strides))):
         return DIRECT
     return "ConvLines_f32" if lines_win(x.shape, w.shape, out.shape) else "Conv_f32"
 
