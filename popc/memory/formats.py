@@ -15,8 +15,8 @@ A result is channels-last if all of this holds:
   its operands of its size are channels-last (so that maps, pooling, resized and joined images stay
   in the format that they find), or the channels of such an image in another order;
 * at least half of its readers gain: they write any format themselves (maps only if their results
-  may be channels-last in turn), reduce pixels, or turn the image to [N, H, W, C], which then is a
-  view.  Others, such as Reshape, have to bring planes together.
+  may be channels-last in turn), reduce pixels, or turn the image to [N, H, W, C], or by way of
+  [N, C, H W] to [N, H W, C], which then are views.  Others have to bring planes together.
 
 None of this depends on the order in which ops run.
 """
@@ -184,13 +184,20 @@ def _gains(op: Op, suited: Container[Tensor]) -> bool:
     Maps do if their results are, too: a turn takes longer than they do.
     """
     if op.op_type == "Reshape":
-        return _shuffled(op) is not None
+        return _shuffled(op) is not None or _lists_pixels(op)
     if _writes_any(op):
         return op.output in suited if OPS[op.op_type].elementwise else not _has_short_rows(op)
     permutation = op.attributes["perm"] if op.op_type == "Transpose" else ()
     rank = op.operand(0).type.rank
     to_last = rank in _IMAGES and permutation == _to_channels_last(rank)
     return to_last or _reduces_pixels(op)
+
+
+def _lists_pixels(op: Op) -> bool:
+    """True if a Reshape to [N, C, pixels], and the Transpose behind it, give rows of channels."""
+    turn, shape = _only_reader(op), op.operand(0).type.shape
+    rows = len(shape) > 3 and op.output.type.shape[:-1] == shape[:2]
+    return rows and turn is not None and turn.attributes.get("perm") == (0, 2, 1)
 
 
 def _has_short_rows(op: Op) -> bool:

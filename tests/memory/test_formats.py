@@ -141,6 +141,28 @@ def test_readers_of_parts_count(reader: str, *, last: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("listed", "order", "last"),
+    [
+        ((2, 16, 20), (0, 2, 1), True),
+        ((2, 16, 20), (1, 0, 2), False),
+        ((2, 4, 80), (0, 2, 1), False),
+    ],
+)
+def test_pixels_that_are_listed_are_rows_of_channels(
+    listed: tuple[int, ...], order: tuple[int, ...], *, last: bool
+) -> None:
+    """As a vision transformer does with its patches: both ops are views then."""
+    small = SmallGraph()
+    image = _conv(small, small.input(2, 3, 5, 4), 16)
+    pixels = small.op("Reshape", image, shape=listed)
+    rows = small.op("Transpose", pixels.output, perm=order)
+    small.output(small("Neg", rows.output))
+    plan, _ = _plan(small)
+    assert (plan.placements[image].strides == (20 * 64, 4, 4 * 64, 64)) == last
+    assert {pixels, rows} <= plan.views or not last
+
+
+@pytest.mark.parametrize(
     ("few", "dilation", "is_last"), [(4, 1, True), (8, 1, True), (2, 1, False), (4, 2, False)]
 )
 def test_groups_of_few_channels(few: int, dilation: int, *, is_last: bool) -> None:
