@@ -1,14 +1,15 @@
 // The first few in order along an axis, [outer][length][inner].
 //
-// Elements of up to 32 bits become integers of the same order, and entries of that and an index, so that
-// no two are equal.  Of a long line few entries are looked at: cut into shorter ones, it has columns, each
-// with a least element, and what lies beyond the last of the first few of these is not wanted.
+// Elements become integers of the same order, and entries of 32 bits of that and an index, so that no two
+// are equal.  Of a long line few entries are looked at: cut into shorter ones, it has columns, each with a
+// least element, and what lies beyond the last of the first few of these is not wanted.  Of 64 bits those
+// 32 are taken in which the line differs; should they not tell all apart, the rest decides.
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../kernel.h"
-#include "../support/simd.h"
 #include "../support/sizes.h"
+#include "first_few.h"
 
 enum {
     TOP_WORK = 1 << 13,  // elements of the lines of a chunk: see sizes.h
@@ -16,13 +17,7 @@ enum {
     COLUMNS = 64,  // at least
     BLOCK = 16,  // elements that are passed over together
     COUNTED = 160,  // entries whose places are found by comparing all of them
-    FEW = 32,  // elements of a line, or wanted ones, that are put where they belong one by one
 };
-
-typedef struct {
-    uint64_t key;
-    int64_t index;
-} Entry;  // of 64 bits
 
 typedef struct {
     const char *x;
@@ -34,27 +29,33 @@ typedef struct {
     int64_t unit;  // lines of a chunk
 } Top;
 
-// Numbers of one line, and room for as many twice.
+// Numbers of one line, and room for as many twice; of 64 bits the wanted ones, and all, too.
 typedef struct {
     int32_t *keys;
     int64_t *entries, *spare;
+    Entry *heap;
+    int64_t *wide;
 } Room;
 
 static int64_t room_bytes(const Top *top) {
-    if (top->size == 8) return top->wanted * (int64_t)sizeof(Entry);
-    return (top->length + COLUMNS) * (int64_t)(2 * sizeof(int64_t) + sizeof(int32_t));
+    const int64_t count = top->length + COLUMNS;
+    const int64_t bytes = count * (int64_t)(2 * sizeof(int64_t) + sizeof(int32_t));
+    if (top->size < 8) return bytes;
+    return bytes + count * (int64_t)sizeof(int64_t) + top->wanted * (int64_t)sizeof(Entry);
 }
 
 static Room room_in(const Top *top, char *own) {
     const int64_t count = top->length + COLUMNS;
-    int64_t *entries = (int64_t *)(void *)own, *spare = entries + count;
-    return (Room){(int32_t *)(void *)(spare + count), entries, spare};
+    int64_t *entries = (int64_t *)(void *)own, *spare = entries + count, *wide = spare + count;
+    if (top->size < 8) return (Room){(int32_t *)(void *)wide, entries, spare, NULL, NULL};
+    Entry *heap = (Entry *)(void *)(wide + count);
+    return (Room){(int32_t *)(void *)(heap + top->wanted), entries, spare, heap, wide};
 }
 
 // x, values, indices {outer, length, inner, wanted, largest}
 static void *prepare(Params *params, Needs *needs) {
-    const Tensor x = next_tensor(params), values = maybe_tensor(params),
-                 indices = maybe_tensor(params);
+    const Tensor x = next_tensor(params);
+    const Tensor values = maybe_tensor(params), indices = maybe_tensor(params);
     Top *top = calloc(1, sizeof(Top));
     if (!top) return NULL;
     *top = (Top){
@@ -73,10 +74,7 @@ static void *prepare(Params *params, Needs *needs) {
                       top->length < INT32_MAX && x.dtype != F16 && x.dtype != BF16 &&
                       holds(&x, x.dtype, size_of(top->outer, top->length, top->inner)) &&
                       may_hold(&values, x.dtype, chosen) && may_hold(&indices, I64, chosen);
-    if (!fits) {
-        free(top);
-        return NULL;
-    }
+    if (!fits) return free(top), NULL;
     top->unit = ceil_div(TOP_WORK, top->length);
     needs->own = room_bytes(top);
     return top;
@@ -84,19 +82,10 @@ static void *prepare(Params *params, Needs *needs) {
 
 // -- up to 32 bits --------------------------------------------------------------------------------
 
-// Positive and negative zero are equal; NaNs are, too, and larger than all numbers.
-static inline int32_t float_key(float value) {
-    int32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    bits = value != value ? INT32_MAX : bits;
-    bits = bits == INT32_MIN ? 0 : bits;
-    return bits ^ (bits >> 31 & INT32_MAX);
-}
-
-#define READ_KEYS(TYPE, KEY)                        \
+#define READ_KEYS(TYPE, KEY_TYPE, KEY)              \
     for (int64_t i = 0; i < top->length; i++) {     \
         const TYPE v = ((const TYPE *)x)[i * step]; \
-        keys[i] = (int32_t)(KEY) ^ turned;          \
+        keys[i] = (KEY_TYPE)(KEY) ^ turned;         \
     }                                               \
     break;
 
@@ -104,13 +93,8 @@ static inline int32_t float_key(float value) {
 INLINE void read_keys_of(
     const Top *top, const char *x, int32_t *keys, const int64_t step, const int32_t turned) {
     switch (top->dtype) {
-        case F32: READ_KEYS(float, float_key(v))
-        case I8: READ_KEYS(int8_t, v)
-        case I16: READ_KEYS(int16_t, v)
-        case U16: READ_KEYS(uint16_t, v)
-        case I32: READ_KEYS(int32_t, v)
-        case U32: READ_KEYS(uint32_t, v ^ (uint32_t)INT32_MIN)
-        default: READ_KEYS(uint8_t, v)
+        NARROW_KEYS(READ_KEYS)
+        default: READ_KEYS(uint8_t, int32_t, v)
     }
 }
 
@@ -219,26 +203,8 @@ static void sort_many(int64_t *entries, int64_t *spare, int64_t count) {
     }
 }
 
-// The first of a short line, each put among those before it.
-static void insert_few(const int32_t *keys, int64_t n, int64_t wanted, int64_t *sorted) {
-    int64_t kept = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t entry = entry_of(keys[i], i);
-        if (kept == wanted && entry > sorted[kept - 1]) continue;
-        kept += kept < wanted;
-        int64_t place = kept - 1;
-        for (; place > 0 && sorted[place - 1] > entry; place--) sorted[place] = sorted[place - 1];
-        sorted[place] = entry;
-    }
-}
-
-// The wanted entries in order.
-static const int64_t *choose(const Top *top, const char *x, Room room) {
-    read_keys(top, x, room.keys);
-    if (top->length <= FEW) {
-        insert_few(room.keys, top->length, top->wanted, room.spare);
-        return room.spare;
-    }
+// The wanted entries in order, by their keys.
+static const int64_t *choose(const Top *top, Room room) {
     const int32_t bound = bound_of(top, room.keys, (int32_t *)(void *)room.spare);
     const int64_t count = collect(room.keys, top->length, bound, room.entries);
     if (count <= COUNTED) {
@@ -256,18 +222,28 @@ static const int64_t *choose(const Top *top, const char *x, Room room) {
 
 // -- 64 bits --------------------------------------------------------------------------------------
 
-static uint64_t wide_key(const char *at, DType dtype, bool largest) {
-    const uint64_t sign = (uint64_t)1 << 63, infinity = (uint64_t)0x7ff << 52;
-    uint64_t bits;
-    memcpy(&bits, at, sizeof(bits));
-    if (dtype == F64) {
-        if ((bits & ~sign) > infinity) return largest ? 0 : UINT64_MAX;  // NaN is the largest
-        if (bits == sign) bits = 0;
-        bits = bits & sign ? ~bits : bits | sign;
-    } else if (dtype == I64) {
-        bits ^= sign;
+INLINE void read_wide_of(
+    const Top *top, const char *x, int64_t *keys, const int64_t step, const int64_t turned) {
+    switch (top->dtype) {
+        WIDE_KEYS(READ_KEYS)
+        default: break;
     }
-    return largest ? ~bits : bits;
+}
+
+// The bits in which a line differs become its keys.  How many are left out.
+static int narrow_keys(const int64_t *wide, int64_t count, int32_t *keys) {
+    int64_t least = wide[0], most = wide[0];
+    for (int64_t i = 1; i < count; i++) {
+        least = wide[i] < least ? wide[i] : least;
+        most = wide[i] > most ? wide[i] : most;
+    }
+    const uint64_t range = (uint64_t)most - (uint64_t)least;
+    const int shift = range >> 32 ? 32 - __builtin_clzll(range) : 0;
+    for (int64_t i = 0; i < count; i++) {
+        const uint64_t above = ((uint64_t)wide[i] - (uint64_t)least) >> shift;
+        keys[i] = (int32_t)((uint32_t)above ^ (uint32_t)INT32_MIN);
+    }
+    return shift;
 }
 
 static bool is_after(Entry a, Entry b) {
@@ -285,10 +261,13 @@ static void sink(Entry *heap, int64_t count, int64_t place) {
     heap[place] = entry;
 }
 
-static void choose_wide(const Top *top, const char *x, Entry *heap) {
+// The wanted ones among entries, in order, by all of their bits.
+static void choose_among(const Top *top, const int64_t *entries, int64_t count, Room room) {
     const int64_t wanted = top->wanted;
-    for (int64_t i = 0; i < top->length; i++) {
-        const Entry entry = {wide_key(x + i * top->inner * top->size, top->dtype, top->largest), i};
+    Entry *heap = room.heap;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t index = entries[i] & UINT32_MAX;
+        const Entry entry = {room.wide[index], index};
         if (i < wanted) {
             heap[i] = entry;
             if (i + 1 == wanted)
@@ -304,6 +283,21 @@ static void choose_wide(const Top *top, const char *x, Entry *heap) {
         heap[last] = entry;
         sink(heap, last, 0);
     }
+}
+
+// The wanted entries in order; their keys need not be those of the elements.
+static const int64_t *choose_wide(const Top *top, const char *x, Room room) {
+    const int64_t turned = top->largest ? -1 : 0;
+    if (top->inner == 1)
+        read_wide_of(top, x, room.wide, 1, turned);
+    else
+        read_wide_of(top, x, room.wide, top->inner, turned);
+    if (!narrow_keys(room.wide, top->length, room.keys)) return choose(top, room);
+    const int32_t bound = bound_of(top, room.keys, (int32_t *)(void *)room.spare);
+    const int64_t count = collect(room.keys, top->length, bound, room.entries);
+    choose_among(top, room.entries, count, room);
+    for (int64_t i = 0; i < top->wanted; i++) room.entries[i] = room.heap[i].index;
+    return room.entries;
 }
 
 // -- lines ----------------------------------------------------------------------------------------
@@ -322,15 +316,18 @@ static void do_line(const Top *top, int64_t line, char *own) {
     const int64_t step = top->inner, i = step == 1 ? line : line / step, j = line - i * step;
     const char *x = top->x + (i * top->length * step + j) * top->size;
     const int64_t first = i * top->wanted * step + j;
-    if (top->size == 8) {
-        const Entry *entries = (Entry *)(void *)own;
-        choose_wide(top, x, (Entry *)(void *)own);
-        for (int64_t k = 0; k < top->wanted; k++) put(top, x, first + k * step, entries[k].index);
-    } else {
-        const int64_t *entries = choose(top, x, room_in(top, own));
-        for (int64_t k = 0; k < top->wanted; k++)
-            put(top, x, first + k * step, entries[k] & UINT32_MAX);
+    if (top->wanted <= MOST_FEW) {
+        Entry few[MOST_FEW];
+        const Line all = {x, top->dtype, top->length, step, top->wanted, top->largest ? -1 : 0};
+        find_few(&all, few);
+        for (int64_t k = 0; k < top->wanted; k++) put(top, x, first + k * step, few[k].index);
+        return;
     }
+    const Room room = room_in(top, own);
+    if (top->size < 8) read_keys(top, x, room.keys);
+    const int64_t *entries = top->size < 8 ? choose(top, room) : choose_wide(top, x, room);
+    for (int64_t k = 0; k < top->wanted; k++)
+        put(top, x, first + k * step, entries[k] & UINT32_MAX);
 }
 
 typedef struct {
