@@ -1,6 +1,6 @@
 // Convolutions of one channel by one channel: blocks of lines that are read where they lie; of other
 // windows, lines that are swept one by one, or, where these are short, whole copies of the image for each
-// tap.
+// tap.  A window that is the whole image is a product of two lines.
 #include <stdlib.h>
 
 #include "copies.h"
@@ -17,6 +17,7 @@ enum { CHUNK = 1 << 17 };  // products
 
 typedef struct {
     Conv conv;
+    bool whole;  // the window is the image
     Strips strips;  // NULL: windows are not read where they lie
     int64_t lines, bands;  // of results in a chunk, and chunks of a channel
     bool turns;  // planes
@@ -41,6 +42,12 @@ static void release(void *argument) {
     free(state);
 }
 
+static bool is_whole(const Conv *conv) {
+    for (int axis = 0; axis < AXES; axis++)
+        if (conv->before[axis] || conv->size[axis] != conv->taps[axis]) return false;
+    return conv->plain && conv->pixels == 1;
+}
+
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     if (!state) return NULL;
@@ -52,6 +59,7 @@ static void *prepare(Params *params, Needs *needs) {
     }
     state->unit = ceil_div(CHUNK, conv->pixels * conv->window);
     images_lie_anywhere(needs, conv);
+    if ((state->whole = is_whole(conv))) return state;
     if ((state->turns = ISA(turning_wins)(conv))) {
         if (ISA(plan_turned_planes)(&state->turned, conv, needs)) return state;
         release(state);
@@ -75,6 +83,35 @@ static void *prepare(Params *params, Needs *needs) {
     const int64_t copied = conv->taps[2] * state->copies.floats + LANES;
     needs->own = (state->is_short ? copied : sweep_floats(conv)) * (int64_t)sizeof(float);
     return state;
+}
+
+static float product_of_lines(const float *x, const float *w, int64_t count) {
+    Floats totals = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) totals += load(x + i) * load(w + i);
+    float total = i ? sum_of(totals) : 0;
+    for (; i < count; i++) total += x[i] * w[i];
+    return total;
+}
+
+// Of an image.
+static void some_products(void *context, int64_t chunk, int thread) {
+    const State *state = ((const Job *)context)->state;
+    const Conv *conv = &state->conv;
+    const int64_t all = conv->groups * conv->out, chunks = ceil_div(all, state->unit);
+    const int64_t image = chunk / chunks, first = chunk % chunks * state->unit;
+    const int64_t end = lesser(first + state->unit, all);
+    float *y = conv->y + image * all;
+    (void)thread;
+    for (int64_t i = first; i < end && !pool_is_stopped(); i++)
+        y[i] = product_of_lines(
+            conv->x + image * conv->x_batch + i / conv->out * conv->x_channel,
+            conv->w + i * conv->window, conv->window);
+    Epilogue epilogue = conv->epilogue;
+    epilogue.column_bias = epilogue.row_bias;
+    epilogue.row_bias = NULL;
+    if (epilogue.residual) epilogue.residual += image * all;
+    ISA(finish)(&epilogue, (Place){y + first, all, 0, first}, 1, end - first);
 }
 
 INLINE Floats add_weighted(Floats total, Floats part, const float *weights, int64_t tap) {
@@ -185,7 +222,11 @@ static Failure run_depthwise(const void *argument, const Run *run) {
     const Conv *conv = &state->conv;
     Job job = {state, run};
     const int64_t chunks = ceil_div(conv->batch * conv->groups * conv->out, state->unit);
-    if (state->turns)
+    if (state->whole)
+        share_chunks(
+            run, conv->batch * ceil_div(conv->groups * conv->out, state->unit), some_products,
+            &job);
+    else if (state->turns)
         share_chunks(run, ISA(turned_chunks)(&state->turned, conv), turned_chunk, &job);
     else if (state->strips.strips)
         share_chunks(run, chunks * state->bands, some_bands, &job);
