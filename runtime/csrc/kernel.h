@@ -14,12 +14,14 @@ typedef struct {
 
 enum { MOST_PLACES = 10 };
 
-// What a kernel asks for when it is prepared, and what it says of its state.
+// What a kernel asks for when it is prepared, and what it says of its state.  It is told how many threads
+// a run may have: how work is divided may follow from that, but no bit of a result.
 typedef struct {
     int64_t shared;  // bytes that all threads see
     int64_t own;  // bytes for each thread
     int count;
     void *places[MOST_PLACES];  // see `reads_anywhere` and `writes_anywhere`
+    int threads;
 } Needs;
 
 // `place` is that of a pointer in the state, to an operand that is only read: each run may have it

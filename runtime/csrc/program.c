@@ -204,6 +204,8 @@ static void prepare_kernel(void *context, int64_t index, int thread) {
 // Kernels are prepared on several threads: some pack what is constant.
 static ProgramError prepare_kernels(Program *program, int threads, int64_t *which) {
     Watch *before = begin_watch(program, 0);
+    for (int64_t index = 0; index < program->count; index++)
+        program->preparations[index].needs.threads = threads < MAX_THREADS ? threads : MAX_THREADS;
     threads = pool_acquire(threads);
     pool_run(threads, program->count, prepare_kernel, program);
     pool_release(threads);

@@ -4,12 +4,16 @@
 #include <string.h>
 
 #include "conv.h"
+#include "../support/chunks.h"
 
-enum { PIXEL_PANELS = 4 };  // panels of a chunk: their slices stay in the second cache
+// Panels of a chunk: their slices stay in the second cache.  Of short windows there are more, so that
+// results are written in longer runs.
+enum { PIXEL_PANELS = 4, MOST_PANELS = 16 };
 // Tiles of rows for which collecting windows takes longer than it saves; floats of an input beyond which
 // it does not, as a copy asks memory for more at once than products do.  For more tiles the input has to
 // be in the second cache, and windows are not to come from too many places.
 enum { FEW_TILES = 8, MOST_FLOATS = 3 << 20, NEAR_FLOATS = 3 << 17, NEAR_PLACES = 512 };
+enum { SHORT_WINDOW = 64, FEW_CHUNKS = 8 };
 
 typedef struct {
     Conv conv;
@@ -52,14 +56,19 @@ static void pack_weights(const State *state, float *to, int64_t group) {
 }
 
 // Pixels are divided among chunks, and channels too where there are few pixels.
-static void choose_groups(State *state) {
+static void choose_groups(State *state, const Needs *needs) {
     const Conv *conv = &state->conv;
     const int64_t planes = conv->batch * conv->groups;
     const bool few = conv->pixels <= 2 * PIXEL_PANELS * TILE_COLUMNS && planes == 1;
-    state->column_group = (few ? PIXEL_PANELS / 2 : PIXEL_PANELS) * TILE_COLUMNS;
-    const int64_t chunks = ceil_div(conv->pixels, state->column_group) * planes;
     const int64_t work = state->k * conv->out * conv->pixels;
-    int64_t wanted = chunks >= 3 ? 1 : 8 / chunks;
+    const int64_t all = chunks_for(needs, (double)work * (double)planes, FEW_CHUNKS);
+    const int64_t pixels = PIXEL_PANELS * TILE_COLUMNS,
+                  spare = conv->pixels * planes / (all * pixels);
+    const int64_t more =
+        greater(1, lesser(lesser(MOST_PANELS / PIXEL_PANELS, spare), SHORT_WINDOW / state->k));
+    state->column_group = few ? pixels / 2 : more * pixels;
+    const int64_t chunks = ceil_div(conv->pixels, state->column_group) * planes;
+    int64_t wanted = 8 * chunks >= 3 * all ? 1 : all / chunks;
     if (wanted > work / (1 << 19)) wanted = work / (1 << 19);
     const int64_t panels = ceil_div(conv->out, TILE_ROWS);
     if (wanted > panels) wanted = panels;
@@ -115,7 +124,7 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
-    choose_groups(state);
+    choose_groups(state, needs);
     // What is read and written beyond the end of a panel is never used.
     state->input_floats =
         state->direct
@@ -125,8 +134,9 @@ static void *prepare(Params *params, Needs *needs) {
     const int64_t depth = lesser(state->k, DEPTH);
     const int64_t windows = state->early ? conv->batch * conv->groups * state->panels_size + 64 : 0;
     needs->shared = (state->input_floats + weights + windows) * (int64_t)sizeof(float);
-    needs->own = state->early ? 0
-                              : (PIXEL_PANELS * depth + 2) * TILE_COLUMNS * (int64_t)sizeof(float);
+    needs->own = state->early
+                     ? 0
+                     : (state->column_group * depth + 2 * TILE_COLUMNS) * (int64_t)sizeof(float);
     images_lie_anywhere(needs, conv);
     return state;
 }
@@ -236,7 +246,7 @@ static void collect_early(void *context, int64_t chunk, int thread) {
 // panel are in one line.
 typedef struct {
     const float *collected;
-    const float *lines[PIXEL_PANELS];  // NULL: collected
+    const float *lines[MOST_PANELS];  // NULL: collected
     int64_t done, depth;
 } Windows;
 

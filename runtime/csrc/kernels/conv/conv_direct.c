@@ -6,6 +6,7 @@
 // copied first, with its padding, so that the taps of a line are one run: all, or some lines at a time.
 #include <stdlib.h>
 
+#include "../support/chunks.h"
 #include "direct.h"
 
 enum {
@@ -17,7 +18,7 @@ enum {
     MANY_WEIGHTS = 1 << 17,  // that are not worth being read by each thread: all of that cache
     SHORT_RUN = 32,  // floats that a tap reads side by side; each pixel of a tile has an address
     MOST_BESIDE = 16,  // strips that a block of pixels goes by before the next one
-    CHUNKS = 16,  // as many as are worth having
+    FEW_CHUNKS = 16,  // see chunks.h
     MOST_REPEATED = 16,  // tiles, one behind the other
     REPEATED_FLOATS = 1 << 12,  // of the input that these read: half of the first cache
 };
@@ -73,11 +74,13 @@ static int64_t place_of(const State *state, int64_t vector) {
 }
 
 // How the work is divided.  Sums are the same however that is done.
-static void plan_chunks(State *state) {
+static void plan_chunks(State *state, const Needs *needs) {
     const Conv *conv = &state->conv;
     const bool few = conv->pixels <= FEW_PIXELS;
     const bool narrow = VECTOR_BYTES == 32 || conv->pixels <= FEW_PIXELS / 2;
-    const int64_t wanted = ceil_div(CHUNKS, conv->batch * conv->groups);
+    const int64_t planes = conv->batch * conv->groups;
+    const double products = (double)(planes * conv->pixels) * (double)(conv->out * state->k);
+    const int64_t wanted = ceil_div(chunks_for(needs, products, FEW_CHUNKS), planes);
     state->vectors = ceil_div(conv->out, LANES);
     state->strips = narrow ? (few ? greater(1, state->vectors / 2) : ceil_div(state->vectors, 2))
                            : ceil_div(state->vectors, MOST_VECTORS);
@@ -135,7 +138,7 @@ static void *prepare(Params *params, Needs *needs) {
     state->limits = limits_of(&conv->epilogue);
     state->k = conv->in * conv->window;
     const bool there = ISA(plan_input)(conv, &state->input, needs);
-    plan_chunks(state);
+    plan_chunks(state, needs);
     if (!there || !find_weights(state)) {
         release(state);
         return NULL;

@@ -34,7 +34,7 @@ static int64_t weight_floats(const Transposed *state) {
 static void *prepare(Params *params, Needs *needs) {
     Transposed *state = calloc(1, sizeof(Transposed));
     if (!state) return NULL;
-    if (!ISA(plan_transposed)(state, params)) {
+    if (!ISA(plan_transposed)(state, params, needs)) {
         release(state);
         return NULL;
     }

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "../support/chunks.h"
 #include "../support/fits.h"
 #include "../matmul/gemm.h"
 #include "../support/squares.h"
@@ -143,19 +144,23 @@ static void release(void *argument) {
     free(state);
 }
 
-// Threads get blocks of equal size, whole panels of rows as far as there are enough tiles.
-static void choose_blocks(State *state) {
+// Threads get blocks of equal size, whole panels of rows as far as there are enough tiles, and share
+// their strips where there are few.
+static void choose_blocks(State *state, const Needs *needs) {
     Tiling *tiling = &state->tiling;
+    const double products = (double)tiling->all_tiles * POINTS * (double)(tiling->in * tiling->out);
+    const int64_t wanted = chunks_for(needs, products, FEW_CHUNKS);
+    state->strips = ceil_div(tiling->out, STRIP);
     int64_t most = CACHED / (POINTS * tiling->in) / TILE_ROWS * TILE_ROWS;
     if (most < 4 * TILE_ROWS) most = 4 * TILE_ROWS;
     if (most > 8 * TILE_ROWS) most = 8 * TILE_ROWS;
-    const int64_t blocks = ceil_div(tiling->all_tiles, most);
+    const int64_t shared = lesser(ceil_div(wanted, state->strips), tiling->all_tiles / TILE_ROWS);
+    const int64_t blocks = greater(ceil_div(tiling->all_tiles, most), shared);
     tiling->block = padded(ceil_div(tiling->all_tiles, blocks), TILE_ROWS);
     tiling->block = lesser(tiling->block, tiling->all_tiles);
     tiling->elements = apart(tiling->block * tiling->in);
     state->blocks = ceil_div(tiling->all_tiles, tiling->block);
-    state->strips = ceil_div(tiling->out, STRIP);
-    state->parts = lesser(state->strips, ceil_div(FEW_CHUNKS, state->blocks));
+    state->parts = lesser(state->strips, ceil_div(wanted, state->blocks));
     state->early = state->parts > 1;
 }
 
@@ -195,7 +200,7 @@ static void *prepare(Params *params, Needs *needs) {
     }
     for (int64_t panel = 0; constant && panel < state->tiling.wide / PANEL_COLUMNS; panel++)
         transform_panel(state, state->packed, panel);
-    choose_blocks(state);
+    choose_blocks(state, needs);
     const int64_t size = sizeof(float);
     needs->shared = (padded(turned_floats(state, true), 16) +
                      padded(turned_floats(state, false), 16) + early_floats(state) +

@@ -4,6 +4,7 @@
 
 #include "depthwise_planes.h"
 #include "lanes.h"
+#include "../support/chunks.h"
 #include "../support/partial.h"
 
 enum {
@@ -73,8 +74,11 @@ bool ISA(plan_turned_planes)(TurnedPlanes *planes, const Conv *conv, Needs *need
     planes->blocks = ceil_div(conv->groups, LANES);
     const int64_t height = conv->result[1], unit = 2 * planes->rows.rows_apart;
     const int64_t fit = greater(1, IMAGE_FLOATS / (inner->x_axis[1] * conv->stride[1]));
+    const double products = (double)(conv->batch * conv->groups) *
+                            (double)(conv->pixels * conv->window);
+    const int64_t chunks = chunks_for(needs, products, FEW_CHUNKS);
     const int64_t bands =
-        greater(ceil_div(height, fit), lesser(height, FEW_CHUNKS / (conv->batch * planes->blocks)));
+        greater(ceil_div(height, fit), lesser(height, chunks / (conv->batch * planes->blocks)));
     planes->lines = lesser(height, padded(ceil_div(height, bands), unit));
     planes->bands = ceil_div(height, planes->lines);
     planes->step = lesser(planes->lines, padded(ceil_div(TURNED_RESULTS, conv->result[2]), unit));

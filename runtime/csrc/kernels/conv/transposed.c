@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "../support/fits.h"
+#include "../support/chunks.h"
 
 enum {
     BLOCK_FLOATS = 1 << 16,  // of copies, a quarter of the second cache of Zen 4
@@ -129,8 +130,9 @@ static bool reads_in_place(const Transposed *state) {
     return same && follow && rows * columns >= LANES;
 }
 
-// How channels of the result are divided, which are multiplied with all that is in a block.
-static void choose_parts(Transposed *state) {
+// How channels of the result are divided, which are multiplied with all that is in a block: for the
+// threads that `needs` tells of, or for two.
+static void choose_parts(Transposed *state, const Needs *needs) {
     const int64_t lines = state->count / state->made, blocks = blocks_of(state);
     int64_t numbers = 0;  // of all windows
     for (int64_t i = 0; i < state->count; i++) numbers += state->phase[i].taps * state->in;
@@ -140,9 +142,10 @@ static void choose_parts(Transposed *state) {
     state->parts = lesser(ceil_div(state->out, greater(most, 1)), finest);
     const int64_t results = state->block[1] * state->block[2];
     const double products = (double)blocks * (double)results * (double)numbers * (double)state->out;
-    state->early = blocks < FEW_CHUNKS && products >= 2 * CHUNK_PRODUCTS;
+    const int64_t chunks = needs ? chunks_for(needs, products, FEW_CHUNKS) : FEW_CHUNKS;
+    state->early = blocks < chunks && products >= 2 * CHUNK_PRODUCTS;
     if (state->early) {
-        const int64_t wanted = lesser(FEW_CHUNKS, (int64_t)(products / CHUNK_PRODUCTS));
+        const int64_t wanted = lesser(chunks, (int64_t)(products / CHUNK_PRODUCTS));
         state->parts = greater(state->parts, lesser(ceil_div(wanted, blocks * lines), finest));
     }
     if (2 * state->parts > finest) state->parts = finest;
@@ -152,8 +155,8 @@ static void choose_parts(Transposed *state) {
     state->tiles = ceil_div(rows_of(state, 0), state->rows);
 }
 
-// How many channels of the input are multiplied at once, and where weights lie.
-static void choose_depth(Transposed *state) {
+// How many channels of the input are multiplied at once, which sums depend on, and where weights lie.
+static void choose_depth(Transposed *state, bool few) {
     const int64_t reach = state->reach[0] * state->reach[1] * state->reach[2];
     int64_t most = 1;  // taps
     state->packed_part = 0;
@@ -164,7 +167,6 @@ static void choose_depth(Transposed *state) {
         state->packed_part += state->tiles * TILE_ROWS * phase->taps * state->in;
     }
     state->packed_group = state->parts * state->packed_part;
-    const bool few = rows_of(state, 0) <= FEW_ROWS_OF_WEIGHTS;
     state->depth = few ? WINDOW_FLOATS / (reach * TILE_COLUMNS) : DEPTH / most;
     state->depth = lesser(greater(state->depth, 1), state->in);
 }
@@ -288,7 +290,7 @@ static bool pack_constant(Transposed *state) {
 
 // -- all of it ------------------------------------------------------------------------------------
 
-bool ISA(plan_transposed)(Transposed *state, Params *params) {
+bool ISA(plan_transposed)(Transposed *state, Params *params, const Needs *needs) {
     Conv *conv = &state->conv;
     if (!ISA(read_turned_conv)(conv, params) || conv->packed) return false;
     const Tensor bias = maybe_tensor(params);
@@ -303,8 +305,10 @@ bool ISA(plan_transposed)(Transposed *state, Params *params) {
     conv->epilogue.row_bias = (const float *)bias.data;
     join_phases(state);
     choose_blocks(state);
-    choose_parts(state);
-    choose_depth(state);
+    choose_parts(state, NULL);
+    const bool few = rows_of(state, 0) <= FEW_ROWS_OF_WEIGHTS;
+    choose_parts(state, needs);
+    choose_depth(state, few);
     state->in_place = reads_in_place(state);
     return plan_lines(state) && find_offsets(state) && pack_constant(state);
 }

@@ -56,7 +56,7 @@ typedef struct {
 // The tensors result, w [in][out of a group][taps], input; two that are absent; groups, strides,
 // dilations and pads; the activation; the bias.  False if they do not fit together, or memory is
 // exhausted.
-bool ISA(plan_transposed)(Transposed *state, Params *params);
+bool ISA(plan_transposed)(Transposed *state, Params *params, const Needs *needs);
 void ISA(release_transposed)(Transposed *state);
 
 // The weights of a tile: number ((group * parts + part) * bundles + bundle) * tiles + tile.

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "words_i8.h"
+#include "../support/chunks.h"
 
 enum {
     FEW_CHUNKS = 4,  // fewer chunks of pixels are divided by channels, too: see products_i8.c
@@ -34,12 +35,15 @@ static void release(void *argument) {
 
 // -- preparing ------------------------------------------------------------------------------------
 
-static void plan_chunks(State *state) {
+static void plan_chunks(State *state, const Needs *needs) {
     const int64_t blocks = ceil_div(state->conv.pixels, CHUNK_PIXELS);
     state->chunk_pixels = padded(ceil_div(state->conv.pixels, blocks), BYTE_ROWS);
     state->pixel_chunks = ceil_div(state->conv.pixels, state->chunk_pixels);
+    const int64_t planes = state->conv.batch * state->conv.groups;
+    const double products = (double)(planes * state->conv.pixels) *
+                            (double)(state->conv.panels.n * state->conv.panels.k) / BYTES_AT_ONCE;
     const int64_t wanted =
-        ceil_div(FEW_CHUNKS, state->conv.batch * state->conv.groups * state->pixel_chunks);
+        ceil_div(chunks_for(needs, products, FEW_CHUNKS), planes * state->pixel_chunks);
     state->chunk_panels = ceil_div(state->conv.panels.panels, wanted);
     state->panel_chunks = ceil_div(state->conv.panels.panels, state->chunk_panels);
 }
@@ -104,7 +108,7 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     ISA(plan_byte_copy)(&state->conv);
-    plan_chunks(state);
+    plan_chunks(state, needs);
     if (state->conv.constant && !pack_constant(state)) {
         release(state);
         return NULL;

@@ -3,6 +3,7 @@
 
 #include "word_panels.h"
 #include "../support/fits.h"
+#include "../support/chunks.h"
 
 // Columns are divided only where there are few rows: each of their chunks packs the rows again.
 enum {
@@ -121,6 +122,17 @@ static bool pack_constant(State *state, int64_t bytes) {
     return state->packed != NULL;
 }
 
+static void plan_chunks(State *state, const Needs *needs) {
+    const BytePanels *panels = &state->panels;
+    state->row_chunks = ceil_div(state->m, state->chunk_rows);
+    const double products = (double)(state->batch * state->m) * (double)(panels->n * panels->k) /
+                            BYTES_AT_ONCE;
+    const int64_t wanted =
+        ceil_div(chunks_for(needs, products, FEW_CHUNKS), state->batch * state->row_chunks);
+    state->chunk_panels = ceil_div(panels->panels, wanted);
+    state->column_chunks = ceil_div(panels->panels, state->chunk_panels);
+}
+
 static void *prepare(Params *params, Needs *needs) {
     State *state = calloc(1, sizeof(State));
     bool constant = false;
@@ -135,10 +147,7 @@ static void *prepare(Params *params, Needs *needs) {
     state->in_words = panels->in_words && (state->m >= WORDS_FROM || panels->form == WORDS);
     state->chunk_rows = state->in_words ? WORD_BLOCK : CHUNK_ROWS;
     state->right_bytes = state->in_words ? word_matrix_bytes(panels) : matrix_bytes(panels);
-    state->row_chunks = ceil_div(state->m, state->chunk_rows);
-    const int64_t wanted = ceil_div(FEW_CHUNKS, state->batch * state->row_chunks);
-    state->chunk_panels = ceil_div(state->panels.panels, wanted);
-    state->column_chunks = ceil_div(state->panels.panels, state->chunk_panels);
+    plan_chunks(state, needs);
     const int64_t bytes = state->right_batch * state->right_bytes;
     if (constant && (!state->in_words || panels->right.is_final)) {
         if (!pack_constant(state, bytes)) {

@@ -3,6 +3,7 @@
 // thread packs a part of it once for both, and uses it at once.
 #include <stdlib.h>
 
+#include "../support/chunks.h"
 #include "gemm.h"
 
 enum {
@@ -10,7 +11,7 @@ enum {
     // Rows of results that a thread makes at once, and what they are a multiple of: panels are packed so.
     GROUP = BLOCK_TILES * TILE_ROWS,
     UNIT = 4 * TILE_ROWS,
-    LEAST_CHUNKS = 8,
+    FEW_CHUNKS = 8,
     LINE = 16,  // floats of a line of a cache
 };
 
@@ -86,7 +87,11 @@ static void *prepare(Params *params, Needs *needs) {
     }
     state->depth = ceil_div(state->k, greater((state->k + DEPTH / 2) / DEPTH, 1));
     state->slices = ceil_div(state->k, state->depth);
-    state->group = lesser(padded(ceil_div(state->m, LEAST_CHUNKS), UNIT), GROUP);
+    double columns = 0;
+    for (int64_t i = 0; i < state->count; i++) columns += (double)state->parts[i].n;
+    const double products = (double)(state->m * state->k) * columns;
+    const int64_t chunks = chunks_for(needs, products, FEW_CHUNKS);
+    state->group = lesser(padded(ceil_div(state->m, chunks), UNIT), GROUP);
     needs->shared = floats * (int64_t)sizeof(float);
     needs->own = state->group * state->depth * (int64_t)sizeof(float);
     return state;

@@ -2,16 +2,19 @@
 #ifndef POPC_PRODUCT_GROUPS_H
 #define POPC_PRODUCT_GROUPS_H
 
+#include "../support/chunks.h"
 #include "gemm.h"
 
 enum { MEDIUM_ROWS = 256 };  // up to which every chunk has all rows
 
-// About as many chunks as keep a few threads busy, none smaller than is worth a thread.  Few rows stay
+// About as many chunks as keep threads busy, none smaller than is worth a thread.  Few rows stay
 // together, so that every thread reads columns of its own, and reads them once.  Of many rows, blocks of
 // columns come first; rows are divided too, but not so far that packed columns are used for few.
 static inline void choose_groups(
-    int64_t m, int64_t n, int64_t k, bool few, int64_t *rows, int64_t *columns) {
-    const int64_t most = m == 1 ? 64 : m <= MEDIUM_ROWS ? 16 : 32;
+    const Needs *needs, int64_t m, int64_t n, int64_t k, bool few, int64_t *rows,
+    int64_t *columns) {
+    const double products = (double)m * (double)n * (double)k;
+    const int64_t most = m == 1 ? 64 : chunks_for(needs, products, m <= MEDIUM_ROWS ? 16 : 32);
     int64_t chunks = m * n * k / (m == 1 ? 1 << 17 : 1 << 18);
     chunks = chunks < 1 ? 1 : chunks > most ? most : chunks;
     const int64_t unit = few ? FEW_COLUMNS : WHOLE_COLUMNS;

@@ -99,8 +99,7 @@ static bool read_operands(State *state, Params *params, bool *constant) {
         .epilogue = state->epilogue,
     };
     if (!has_lines(&out) || (residual.data && !has_lines(&residual))) return false;
-    const Tensor *const operands[] = {&left, &right, &out, &residual};
-    read_batch(state, operands);
+    read_batch(state, (const Tensor *const[]){&left, &right, &out, &residual});
     state->epilogue.column_bias = (const float *)bias.data;
     state->epilogue.residual = (const float *)residual.data;
     state->epilogue.residual_row = residual.data ? stride_of(&residual, row) : 0;
@@ -160,7 +159,8 @@ static void *prepare(Params *params, Needs *needs) {
     const int64_t most = state->batch == 1 ? NARROW : 2 * WHOLE_COLUMNS;
     state->narrow = state->n <= most && reads_rows(state);
     choose_groups(
-        state->m, state->n, state->k, is_few(state), &state->row_group, &state->column_group);
+        needs, state->m, state->n, state->k, is_few(state), &state->row_group,
+        &state->column_group);
     if (!constant && reads_lines(state)) state->column_group = columns_of_lines(state->n);
     state->packs_early = !constant && state->row_group < state->m;
     state->tall = !state->narrow && state->column_group >= state->n && state->row_group < state->m;

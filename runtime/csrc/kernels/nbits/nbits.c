@@ -7,6 +7,7 @@
 
 #include "../matmul/gemm.h"
 #include "nbits_bytes.h"
+#include "../support/chunks.h"
 
 enum {
     ROW_CHUNK = 1 << 17,  // products of a chunk of a single row
@@ -73,7 +74,7 @@ static bool is_row(const State *state) { return state->m == 1 && !state->bits.gr
 
 static bool is_few(const State *state) { return state->m <= FEW_ROWS; }
 
-static void choose_groups(State *state) {
+static void choose_groups(State *state, const Needs *needs) {
     const int64_t n = state->bits.rows, unit = is_few(state) ? PANEL_COLUMNS : WHOLE_COLUMNS;
     const int64_t units = ceil_div(n, unit);
     int64_t across = units;
@@ -83,9 +84,11 @@ static void choose_groups(State *state) {
     }
     state->column_group = ceil_div(units, across < units ? across : units) * unit;
     state->row_group = state->m;
-    if (is_few(state) || is_of_bytes(state) || units >= FEW_CHUNKS) return;
+    const double products = (double)(state->m * n) * (double)state->bits.k;
+    const int64_t wanted = chunks_for(needs, products, FEW_CHUNKS);
+    if (is_few(state) || is_of_bytes(state) || units >= wanted) return;
     const int64_t most = ceil_div(state->m, PANELS_AT_ONCE * TILE_ROWS);
-    const int64_t down = ceil_div(FEW_CHUNKS, units);
+    const int64_t down = ceil_div(wanted, units);
     state->row_group = ceil_div(ceil_div(state->m, down < most ? down : most), TILE_ROWS) *
                        TILE_ROWS;
 }
@@ -117,7 +120,7 @@ static void *prepare(Params *params, Needs *needs) {
         release(state);
         return NULL;
     }
-    choose_groups(state);
+    choose_groups(state, needs);
     reads_anywhere(needs, &state->left);
     writes_anywhere(needs, &state->out);
     const PackedBits *bits = &state->bits;
