@@ -166,6 +166,21 @@ def test_orders_of_long_lines(data: st.DataObject) -> None:
         _same(opcode, [x], [np.empty((lines, 1), np.int64)], {"axis": 1, "select_last_index": last})
 
 
+@pytest.mark.parametrize("wanted", [1, 16, 17, 150, 400])
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "float64"])
+def test_orders_by_the_last_bits_of_64(dtype: str, wanted: int) -> None:
+    """A line whose ends are so far apart that the rest differs in its last bits only."""
+    steps = np.random.default_rng(wanted).integers(0, 300, 500)
+    ends = {"int64": (-(2**63), 2**63 - 1), "uint64": (0, 2**64 - 1), "float64": (-1e300, np.nan)}
+    middle = {"int64": 2**60, "uint64": 2**63, "float64": 1}[dtype]
+    step = 2.0**-52 if dtype == "float64" else 1
+    x = np.full((1, 500), middle, dtype) + (steps * step).astype(dtype)
+    x[0, [77, 401]] = ends[dtype]
+    outputs = [np.empty((1, wanted), dtype), np.empty((1, wanted), np.int64)]
+    for largest in (0, 1):
+        _same("TopK", [x], outputs, {"axis": 1, "k": wanted, "largest": largest})
+
+
 @pytest.mark.parametrize("dtype", [*_DTYPES, "int8", "uint16"])
 @pytest.mark.parametrize("length", [1, 2, 5, 31, 32, 33])
 @pytest.mark.parametrize("lines", [63, 65, 300])

@@ -80,6 +80,23 @@ def test_few_columns(
             _compare(library, "MatMul", inputs, [out], attributes, constant, 1e-4, 1e-4)
 
 
+@pytest.mark.parametrize("columns", [1, 7, 32, 65, 300])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_few_rows_of_a_batch(library: Library, rows: int, columns: int) -> None:
+    """Each with a matrix that is part of a wider one, or repeated."""
+    k = 37
+    left, wide = _numbers(5, rows, k), _numbers(5, k + 2, columns + 3, seed=1)
+    bias, residual = _numbers(columns, seed=2), _numbers(5, rows, columns, seed=3)
+    part = wide[:, 1:-1, 2:-1]
+    for right in (part, np.broadcast_to(part[:1], part.shape)):
+        (found,) = steady_results(
+            library, "MatMul", [left, right, bias, residual], [np.empty_like(residual)], {}
+        )
+        expected = left.astype(np.float64) @ right + bias + residual
+        largest = float(np.abs(left).max() * np.abs(wide).max())
+        np.testing.assert_allclose(found, expected, rtol=0, atol=k * (k + 2) * largest * 2.0**-24)
+
+
 @pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
 def test_gemm(library: Library, turned: tuple[int, int]) -> None:
     a, b = _numbers(*((9, 20) if not turned[0] else (20, 9))), _numbers(20, 31, seed=1)

@@ -20,4 +20,11 @@ static inline bool has_lines(const Tensor *matrix) {
     return matrix->dims[column] == 1 || matrix->strides[column] == (int64_t)sizeof(float);
 }
 
+// Whether there is more than one matrix.
+static inline bool is_batched(const int64_t *strides, int rank) {
+    for (int axis = 0; axis < rank; axis++)
+        if (strides[axis]) return true;
+    return false;
+}
+
 #endif

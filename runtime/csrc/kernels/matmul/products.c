@@ -53,12 +53,6 @@ static Product product_of(const State *state, int64_t number) {
     return product;
 }
 
-static bool is_batched(const int64_t *strides, int rank) {
-    for (int axis = 0; axis < rank; axis++)
-        if (strides[axis]) return true;
-    return false;
-}
-
 // -- preparing ------------------------------------------------------------------------------------
 
 static void read_batch(State *state, const Tensor *const operands[4]) {
@@ -117,10 +111,10 @@ static bool is_few(const State *state) {
     return state->batch == 1 && state->m <= FEW_ROWS && reads_rows(state);
 }
 
-// Whether a single row meets each number of the right matrix once, where it lies.
+// Whether a single row, or two of a batch, meet each number of their right matrix where it lies.
 static bool reads_lines(const State *state) {
-    return is_few(state) && state->m == 1 && !state->packed && !state->halves &&
-           state->right_column == 1;
+    return state->m <= (state->batch > 1 ? 2 : 1) && reads_rows(state) && !state->packed &&
+           !state->halves && state->right_column == 1;
 }
 
 // Floats of the left matrix that are packed before all else.
@@ -220,6 +214,15 @@ static void batch_chunk(void *context, int64_t chunk, int thread) {
         multiply_rows(state, &product, 0, state->m, left);
         return;
     }
+    if (reads_lines(state)) {
+        const Place out = {product.out, state->out_row, 0, 0};
+        for (int64_t i = 0; i < state->m; i++)
+            ISA(multiply_unpacked_row)(
+                product.left + i * state->left_row, product.right, state->right_row, state->k,
+                out.data + i * out.row, state->n);
+        ISA(finish)(&product.epilogue, out, state->m, state->n);
+        return;
+    }
     if (!state->narrow)
         ISA(pack_panels)(
             left, product.left, state->left_row, state->left_column, state->m, state->k, TILE_ROWS);
@@ -233,13 +236,12 @@ static void batch_chunk(void *context, int64_t chunk, int thread) {
             right = own_right;
         }
         const Place out = {product.out + j, state->out_row, 0, j};
-        if (!state->narrow) {
+        if (state->narrow)
+            ISA(multiply_narrow)(
+                product.left, state->left_row, right, state->k, out, state->m, width,
+                &product.epilogue);
+        else
             ISA(multiply_panels)(left, right, state->k, out, state->m, width, &product.epilogue);
-            continue;
-        }
-        ISA(multiply_narrow)(
-            product.left, state->left_row, right, state->k, out, state->m, width,
-            &product.epilogue);
     }
 }
 
@@ -330,14 +332,13 @@ static void single_chunk(void *context, int64_t chunk, int thread) {
     if (state->packs_early) {
         right = early_columns(job) + j * state->k;
     } else if (!state->packed) {
-        float *own = (float *)job->run->own[thread];
-        pack_right(state, j, width, own);
-        right = own;
+        right = (const float *)job->run->own[thread];
+        pack_right(state, j, width, (float *)job->run->own[thread]);
     }
-    const float *lying = state->left + i * state->left_row;
     if (state->narrow)
         ISA(multiply_narrow)(
-            lying, state->left_row, right, state->k, out, height, width, &state->epilogue);
+            state->left + i * state->left_row, state->left_row, right, state->k, out, height, width,
+            &state->epilogue);
     else
         ISA(multiply_panels)(left, right, state->k, out, height, width, &state->epilogue);
 }
@@ -373,8 +374,7 @@ static Failure run_product(const void *argument, const Run *run) {
     Job job = {state, run};
     if (state->batch > 1) {
         const bool small = state->batch * state->m * state->n * state->k < 1 << 17;
-        const Run alone = {1, run->shared, {run->own[0]}};
-        share_chunks(small ? &alone : run, state->batch, batch_chunk, &job);
+        pool_run(small ? 1 : run->threads, state->batch, batch_chunk, &job);
         return OK;
     }
     if (is_column(state)) {
