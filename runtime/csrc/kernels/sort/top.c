@@ -74,7 +74,10 @@ static void *prepare(Params *params, Needs *needs) {
                       top->length < INT32_MAX && x.dtype != F16 && x.dtype != BF16 &&
                       holds(&x, x.dtype, size_of(top->outer, top->length, top->inner)) &&
                       may_hold(&values, x.dtype, chosen) && may_hold(&indices, I64, chosen);
-    if (!fits) return free(top), NULL;
+    if (!fits) {
+        free(top);
+        return NULL;
+    }
     top->unit = ceil_div(TOP_WORK, top->length);
     needs->own = room_bytes(top);
     return top;
