@@ -81,7 +81,7 @@ def test_matches_are_searched_only_where_a_trial_finds_some(
     noise = np.random.default_rng(0).normal(size=CHUNK_BYTES // 4).astype("<f4")
     again = np.tile(noise[: 1 << 14], 16)
     assert tried(noise, Compression.DEFAULT) == [3] * 3
-    assert {3, 15} == {*tried(again, Compression.DEFAULT)}
+    assert {3, 9} == {*tried(again, Compression.DEFAULT)}
     assert tried(noise, Compression.MAX) == [19] * 4
 
 
