@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
-
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from popc.ir import AttributeMap, Graph, Op, Shape, Tensor, TensorType
 from popc.ops.build import build, infer_types
 from popc.ops.partials import PARTIALS, SUMS_OF_PRODUCTS
 from popc_runtime.format import Attributes, DType
-from popc_runtime.kernels.core.preparation import as_stored
+from popc_runtime.kernels.core.stored import as_stored
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["GRADIENT_PREFIX", "Backward", "GradientRule", "no_gradient"]
 

@@ -13,16 +13,18 @@ import random
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from operator import add
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from popc_runtime.ground.frozen import frozen
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 __all__ = ["BufferOffsets", "pack"]
 
-Integers: TypeAlias = npt.NDArray[np.int64]
+Integers: TypeAlias = "npt.NDArray[np.int64]"
 
 # Attempts of the last heuristic, pairs that they may look at, the seed of its steps.
 _MOST_ATTEMPTS: Final = 150

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from popc_runtime.errors import UsageError
 from popc_runtime.format import Array
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["Metric", "host_metrics"]
 

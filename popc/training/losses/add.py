@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from popc.ir import AttributeMap, Graph, OpSettings, Shape, Tensor, TensorType
 from popc.ir.attributes import integers
@@ -19,7 +18,10 @@ from popc.training.losses.sampled import noise_contrastive, sampled_softmax
 from popc.training.losses.spec import LossSpec
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import DType
-from popc_runtime.kernels.core.preparation import as_stored
+from popc_runtime.kernels.core.stored import as_stored
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["add_loss"]
 

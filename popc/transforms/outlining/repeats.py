@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from popc_runtime.ground.frozen import frozen, mutable
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 __all__ = ["Repeat", "Suffixes"]
 
-_Integers = npt.NDArray[np.int64]
+_Integers: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class Repeat(NamedTuple):

@@ -5,10 +5,9 @@ The standard says little about scores of two classes; these are onnxruntime's.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from popc.frontend.node import ImportRule, Node
 from popc.frontend.rules.common import converted, reshaped, standard_op
@@ -16,6 +15,9 @@ from popc.frontend.values import TextValue, Value
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = [
     "ClassLabels",
