@@ -9,7 +9,7 @@ from benchmarks.plain_shift import find_optimum, shift_plainly
 from benchmarks.random_orders import FAMILIES, UNIT, make_problem
 from popc.options import ScheduleOptions, TieBreaker
 from popc.schedule.algorithms import kahn_order
-from popc.schedule.choose import Chooser
+from popc.schedule.choice import Chooser
 from popc.schedule.measures import measure
 from popc.schedule.problem import OrderingProblem
 

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from popc import ir, memory
+from popc import schedule as scheduling  # modules, for what prints is imported if it is asked for
 from popc.devices import (
     chooses_target,
     costs_on_device,
@@ -13,16 +15,16 @@ from popc.devices import (
     settled_storage,
 )
 from popc.frontend import ImportedModel, LoadedModel, import_model
-from popc.ir import Graph, Op, Tensor, format_graph
+from popc.ir import Graph, Op, Tensor
 from popc.lowering import lower
-from popc.memory import MemoryPlan, format_plan, plan_memory
+from popc.memory import MemoryPlan, plan_memory
 from popc.ops.index_limits import index_limits
 from popc.options import Algorithm, Options
 from popc.placement import start_placement
 from popc.printable import counted
 from popc.progress import UNWATCHED, Made, OnBytes, Snapshot, Stage, Watch, no_bytes
 from popc.request import CompileRequest
-from popc.schedule import Schedule, build_schedule, format_schedule
+from popc.schedule import Schedule, build_schedule
 from popc.training import add_state, resume_state
 from popc.transforms import (
     PassReport,
@@ -178,7 +180,7 @@ def plan_transformed(program: Transformed, watch: Watch = UNWATCHED) -> Planned:
 
             _require_none("schedule", check_schedule(graph, schedule))
         watch.show(Snapshot.FINAL, graph, schedule.orders[graph])
-        made(f"{len(schedule.load):,} at load time", lambda: format_schedule(schedule))
+        made(f"{len(schedule.load):,} at load time", lambda: scheduling.format_schedule(schedule))
     with watch.stage(Stage.PLAN) as made:
         plan = plan or _plan(program, schedule, watch.counter(Stage.PLAN))
         if options.verify_ir:
@@ -186,7 +188,7 @@ def plan_transformed(program: Transformed, watch: Watch = UNWATCHED) -> Planned:
 
             _require_none("memory plan", check_plan(graph, schedule, plan))
         _require_addressable(plan, options.replicated_graph_count)
-        made(f"{plan.arena_bytes:,} bytes", lambda: format_plan(plan))
+        made(f"{plan.arena_bytes:,} bytes", lambda: memory.format_plan(plan))
     return Planned(program, schedule, plan, costs)
 
 
@@ -258,7 +260,7 @@ def _require_one_sample(model: ImportedModel, request: CompileRequest) -> None:
 
 def _show_graph(made: Made, graph: Graph) -> None:
     count = sum(len(nested) for nested in graph.walk())
-    made(counted(count, "op"), lambda: format_graph(graph))
+    made(counted(count, "op"), lambda: ir.format_graph(graph))
 
 
 def _trained(

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from popc.archive.archive import Archive
 from popc.archive.limits import require_memory, require_readable
-from popc.archive.merge import ProgramPart, merge_images
 from popc.archive.panels import store_in_panels
 from popc.archive.provenance import provenance_of
 from popc.archive.streams import describe_streams
@@ -144,6 +143,8 @@ def _merged(
         alone = replace(manifests[0], fits=tuple(fits))
         return alone, first.image, first.planned.plan.constants
     names = _names(contents)
+    from popc.archive.merge import ProgramPart, merge_images
+
     parts = [
         ProgramPart(name, each.image, each.planned.plan.constants, manifest.variables)
         for name, each, manifest in zip((MAIN_PROGRAM, *names), compiled, manifests, strict=True)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from popc.frontend import messages as onnx
-from popc.frontend.annotated_ops import annotation_problems, operators_meant, with_annotations
 from popc.frontend.names import did_you_mean, listed, shown
 from popc.frontend.walk import all_nodes, attributed_nodes, node_name
 from popc.ir import Op, OpSettings
@@ -85,12 +84,15 @@ class Annotations:
         return copy
 
     def _require_matches(self, nodes: Sequence[onnx.NodeProto]) -> None:
+
         known = list(all_nodes(nodes))
         problems = [
             f"[{number}] selects no node{_advice(rule, known)}"
             for number, rule in enumerate(self.rules)
             if not any(_selects(rule, node) for node in known)
         ]
+        from popc.frontend.annotated_ops import operators_meant
+
         problems += [
             f"[{number}].{name} is for {', '.join(operators)}, but none is selected"
             for number, rule in enumerate(self.rules)
@@ -106,7 +108,10 @@ class Annotations:
             )
 
     def _problems(self, nodes: Sequence[onnx.NodeProto]) -> Iterator[str]:
+
         known = [*_BY_ATTRIBUTE, *_OF_OPERATORS]
+        from popc.frontend.annotated_ops import annotation_problems
+
         for node in attributed_nodes(nodes):
             for attribute in _annotations(node):
                 where = f"{shown(node_name(node))}: {attribute.name}"
@@ -176,6 +181,8 @@ def _selects(rule: Rule, node: onnx.NodeProto) -> bool:
 def _annotate(node: onnx.NodeProto, rule: Rule) -> None:
     from onnx import helper
 
+    from popc.frontend.annotated_ops import operators_meant
+
     for name, value in rule.settings:
         if node.op_type not in (operators_meant(name) or (node.op_type,)):
             continue  # of all nodes that fit the selectors, others are meant
@@ -210,6 +217,8 @@ def is_annotated(node: onnx.NodeProto) -> bool:
 def annotate_ops(node: onnx.NodeProto, ops: Iterable[Op]) -> None:
     """Tell the ops of ``node`` what it is annotated with; those inside it may have their own."""
     numbers: Counter[str] = Counter()
+    from popc.frontend.annotated_ops import with_annotations
+
     for op in ops:
         settings = _with_annotations(op.settings, node)
         op.settings = with_annotations(settings, op, node, numbers[op.op_type])

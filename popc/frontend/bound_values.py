@@ -11,7 +11,7 @@ from popc.frontend import messages as onnx
 from popc.frontend.tensors import dtype_from_onnx
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16, to_bfloat16
 
 __all__ = ["BoundValue", "as_array", "chosen", "converted", "element_type"]
 

@@ -23,7 +23,7 @@ from popc.frontend.walk import all_nodes
 from popc.ir import TensorType
 from popc_runtime.format import Array
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.kernels.core.preparation import floats_of
+from popc_runtime.kernels.core.stored import floats_of
 
 __all__ = ["FormulaNumbers", "find_formula_numbers"]
 

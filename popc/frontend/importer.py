@@ -14,15 +14,12 @@ from functools import partial
 from popc.frontend import messages as onnx
 from popc.frontend.annotations import annotate_ops, is_annotated
 from popc.frontend.attributes import decode_attributes
-from popc.frontend.calls import ops_of_call
 from popc.frontend.custom import custom_operator
-from popc.frontend.custom_nodes import import_custom
 from popc.frontend.functions import FunctionBody
 from popc.frontend.known_attributes import record_attributes
 from popc.frontend.names import abbreviated, default_domain_name, operator_name
 from popc.frontend.node import Node, RuleResult
 from popc.frontend.open_graph import ArgumentMaker, Body, OpenGraph, Scope
-from popc.frontend.output_type import in_wanted_type
 from popc.frontend.problems import AlreadyReported, DataDependent, Problems
 from popc.frontend.rules import RULES
 from popc.frontend.signature import check_signature
@@ -86,6 +83,8 @@ class GraphImporter(OpenGraph):
             return self.apply(proto, name, inputs)
         ops = len(self.graph)
         record_attributes(proto, self.opsets, self.context.functions, self.context.problems)
+        from popc.frontend.output_type import in_wanted_type
+
         results = in_wanted_type(self.graph, proto, inputs, partial(self.apply, proto, name))
         if is_annotated(proto):
             annotate_ops(proto, self.graph.newest(max(len(self.graph) - ops, 0)))
@@ -104,6 +103,8 @@ class GraphImporter(OpenGraph):
         operator = custom_operator(proto, domain, version)
         if operator is not None:
             own = Node(self, op_type, domain, version, name, inputs, proto.output, {})
+            from popc.frontend.custom_nodes import import_custom
+
             return import_custom(operator, own, attributes)
         kinds = list(map(type, inputs))
         if TextValue in kinds:
@@ -175,6 +176,8 @@ class GraphImporter(OpenGraph):
         """The results of a function of the model, whose ops stay together if that is wanted."""
         if not any(body.is_called(pattern) for pattern in self.context.outlined):
             return self.expand(body, inputs, proto)
+        from popc.frontend.calls import ops_of_call
+
         with ops_of_call(self.graph, body.proto.name, name):
             return self.expand(body, inputs, proto)
 

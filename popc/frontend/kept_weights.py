@@ -16,7 +16,6 @@ import numpy as np
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from popc.frontend import messages as onnx
-from popc.frontend.external import hold
 from popc_runtime.format import Array
 from popc_runtime.format.digests import sha256
 from popc_runtime.format.workers import begin_call
@@ -65,6 +64,8 @@ def read_without_weights(path: Path) -> KeptModel | None:
         return None
     digest = begin_call(_digest_of, content)
     proto = onnx.ModelProto()
+    from popc.frontend.external import hold
+
     place = {"location": path.name, **hold(content)}
     try:
         proto.ParseFromString(b"".join(_without_weights(content.data, 0, size, _WAY, place)))

@@ -19,7 +19,6 @@ from popc.folders import model_file
 from popc.frontend import messages as onnx
 from popc.frontend.conversion import NO_CONVERTER, Converter
 from popc.frontend.declared import symbol_of
-from popc.frontend.external import external_files
 from popc.frontend.hosts import recognise_model
 from popc.frontend.kept_weights import KeptModel, read_without_weights
 from popc.frontend.names import default_domain_name
@@ -109,6 +108,8 @@ class LoadedModel:
         Raises:
             ModelError: one is missing, or outside of the folder.
         """
+        from popc.frontend.external import external_files
+
         files = external_files(self.proto, self.base_dir)
         return {
             place: path for place, path in files.items() if self.kept is None or place != self.file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from popc.frontend import messages as onnx
 from popc.frontend.annotations import useless_annotations
@@ -20,7 +20,6 @@ from popc.frontend.budget import ImportBudget
 from popc.frontend.context import ImportContext, never
 from popc.frontend.declared import OpenDimensionsError, misdeclared_outputs
 from popc.frontend.filter_blocks import with_filters_in_order
-from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
 from popc.frontend.functions import FunctionTable
 from popc.frontend.importer import GraphImporter
 from popc.frontend.kept import define_states, write_states
@@ -48,6 +47,9 @@ from popc.ir import Graph, Tensor, TensorType
 from popc_runtime.errors import ModelError, TooMuchWorkError, UnsupportedOpError
 from popc_runtime.format import DType
 from popc_runtime.ground.frozen import frozen, replace
+
+if TYPE_CHECKING:
+    from popc.frontend.formulas import FormulaNumbers
 
 __all__ = ["Bindings", "ImportedModel", "import_model"]
 
@@ -283,6 +285,8 @@ class _VariablePolicy:
         if training.trains:
             norms = (node for node in all_nodes(nodes) if node.op_type == "BatchNormalization")
             others.update(name for node in norms for name in node.input[3:5])
+        from popc.frontend.formulas import FormulaNumbers, find_formula_numbers
+
         if training.named or not training.trains:
             return cls(training, others, written, FormulaNumbers())
         tensors = [(tensor.name, tensor) for tensor in weights]

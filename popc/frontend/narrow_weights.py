@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 
 from popc.frontend import messages as onnx
-from popc.frontend.external import external_array
 from popc.frontend.load import LoadedModel
 from popc.frontend.names import default_domain_name
 from popc.frontend.walk import all_nodes, graphs_inside
@@ -122,6 +121,8 @@ def _bytes_of(tensor: onnx.TensorProto, model: LoadedModel) -> Array:
         flat = onnx.TensorProto()
         flat.CopyFrom(tensor)
         flat.dims[:] = [size]
+        from popc.frontend.external import external_array
+
         packed = external_array(flat, np.dtype(np.uint8), model.base_dir)
     elif tensor.HasField("raw_data"):
         packed = np.frombuffer(tensor.raw_data, np.uint8)

@@ -34,7 +34,7 @@ from popc.ops.build import can_evaluate, evaluate
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.kernels.core.preparation import as_stored
+from popc_runtime.kernels.core.stored import as_stored
 
 __all__ = ["ArgumentMaker", "Body", "OpenGraph", "Scope"]
 

@@ -8,7 +8,6 @@ import numpy as np
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from popc.frontend import messages as onnx
-from popc.frontend.external import external_array
 from popc.ir import TensorType
 from popc.ops.shared import shared_source
 from popc_runtime.errors import ModelError
@@ -125,11 +124,14 @@ def decode_tensor(proto: onnx.TensorProto, base_dir: str = "") -> tuple[TensorTy
 
 
 def _decoded(proto: onnx.TensorProto, base_dir: str) -> tuple[TensorType, Array]:
+
     dtype = dtype_from_onnx(proto.data_type)
     type_ = TensorType(dtype, tuple(proto.dims))
     if any(dim < 0 for dim in type_.shape):
         raise ModelError(f"tensor {proto.name!r} has the shape {list(type_.shape)}")
     if proto.data_location == onnx.TensorProto.EXTERNAL:
+        from popc.frontend.external import external_array
+
         array = external_array(proto, _little_endian(dtype), base_dir)
     elif proto.HasField("raw_data"):
         array = _from_bytes(proto.raw_data, type_, proto.name)

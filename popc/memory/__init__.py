@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from popc.memory.plan import ConstantBlock, MemoryPlace, MemoryPlan
 from popc.memory.planner import plan_memory
-from popc.memory.text import format_plan
 from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
     from popc.memory.check import check_plan
+    from popc.memory.text import format_plan
 
 __all__ = [
     "ConstantBlock",
@@ -19,4 +19,6 @@ __all__ = [
     "plan_memory",
 ]
 
-__getattr__ = lazy_names(__name__, {"check_plan": "popc.memory.check"})
+__getattr__ = lazy_names(
+    __name__, {"format_plan": "popc.memory.text", "check_plan": "popc.memory.check"}
+)

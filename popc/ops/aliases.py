@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 from popc.ir import Graph, Op, Tensor
 from popc.ops import OPS, ViewRule
 from popc.ops.control import callee_of, captured_as, first_capture
+from popc.ops.families import VIEWS
 from popc.ops.rows import Rows, is_row_of_operands
 from popc.ops.streaming import find_remote
 from popc.ops.views import contiguous_strides, normal_strides
@@ -37,9 +38,7 @@ __all__ = ["Aliases", "Place", "find_aliases", "may_have_aliases"]
 
 
 _PLAIN: Final[Mapping[Tensor, tuple[int, ...]]] = MappingProxyType({})
-_MAY_BE_VIEWS: Final = frozenset(
-    {"Concat", *(name for name, spec in OPS.items() if spec.view is not None)}
-)
+_MAY_BE_VIEWS: Final = VIEWS | {"Concat"}
 
 
 class Place(NamedTuple):

@@ -12,7 +12,7 @@ from popc.ops.float8 import check_float8
 from popc.ops.shared import shared
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attributes
-from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
+from popc_runtime.kernels import KERNELS
 
 __all__ = ["build", "can_evaluate", "evaluate", "infer_types"]
 
@@ -87,7 +87,10 @@ def _types(tensors: Sequence[Tensor | None]) -> tuple[TensorType | None, ...]:
 
 
 def _evaluate(op: Op, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+
     outputs = tuple(np.empty(t.type.shape, t.type.dtype.storage) for t in op.outputs)
+    from popc_runtime.kernels import Binding, RandomState, Scratch, prepare
+
     binding = Binding(
         inputs=tuple(inputs),
         outputs=outputs,

@@ -21,7 +21,7 @@ def find_stuck(graph: Graph) -> list[str]:
     problems: list[str] = []
     for nested in graph.walk():
         if nested.ordering.is_empty and not any(op.settings.bins for op in nested.ops):
-            continue  # `popc.ir.verify` looks for cycles of data
+            continue  # `popc.ir.verifier` looks for cycles of data
         load = set(find_load_ops(graph)) if nested is graph else set[Op]()
         stuck = _run([op for op in nested.ops if op not in load], nested)
         if stuck:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from popc.ir import Tensor
-from popc_runtime.kernels.core.preparation import floats_of
+from popc_runtime.kernels.core.stored import floats_of
 
 __all__ = ["scalar_value"]
 

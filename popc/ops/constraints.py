@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 from popc.ir import Op, OrderedPair, Tensor
 from popc.ir.attributes import integer
 from popc.ops import OPS
+from popc.ops.families import RANDOM
 from popc.ops.readers import may_be_view, readers_of
 from popc_runtime.ground.frozen import frozen
 
@@ -28,7 +29,6 @@ __all__ = [
 
 # The string attribute by which an I/O op names the stream that it reads or writes.
 STREAM_ATTRIBUTE: Final = "stream"
-_RANDOM: Final = frozenset(op_type for op_type, spec in OPS.items() if spec.random)
 
 
 @frozen
@@ -148,7 +148,7 @@ class Precedence:
         found.add_all(bins_in_order(ops, without))
         for pair in ordering:
             found.add(pair.first, pair.second)
-        if sum(map(_draws, [op for op in ops if op.subgraphs or op.op_type in _RANDOM])) > 1:
+        if sum(map(_draws, [op for op in ops if op.subgraphs or op.op_type in RANDOM])) > 1:
             for earlier, later in pairwise(filter(_draws, found.topological())):
                 found.add(earlier, later)
         return found
@@ -234,7 +234,7 @@ def _draws(node: Node) -> bool:
     if node.subgraphs:
         return any(_draws(op) for graph in node.subgraphs.values() for op in graph.ops)
     own = "seed" in node.attributes or "sequence" in node.attributes
-    return node.op_type in _RANDOM and not own
+    return node.op_type in RANDOM and not own
 
 
 class VariableUpdate(NamedTuple):

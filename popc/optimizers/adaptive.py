@@ -11,7 +11,7 @@ from popc.optimizers.scalars import Scalar
 from popc.optimizers.spec import Adaptive
 from popc.optimizers.update import WeightUpdate
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.core.preparation import as_stored
+from popc_runtime.kernels.core.stored import as_stored
 
 __all__ = ["update_by_adaptive"]
 

@@ -13,7 +13,7 @@ from popc.optimizers.scalars import Scalar
 from popc.optimizers.spec import SGD
 from popc.optimizers.update import WeightUpdate
 from popc_runtime.format import Array
-from popc_runtime.kernels.core.preparation import as_stored, floats_of
+from popc_runtime.kernels.core.stored import as_stored, floats_of
 
 __all__ = ["accumulates_into_velocity", "update_by_sgd"]
 

@@ -5,56 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from popc.ir import Graph, Op, StepPart
-from popc.options import Options, VirtualGraphMode, placement_conflicts
-from popc.placement.check import check_places, check_stages, check_updates
+from popc.options import Options, VirtualGraphMode
+from popc.placement.check import check_stages, check_updates
 from popc.placement.copies import insert_copies
 from popc.placement.filling import fill_places, is_placed
-from popc.placement.phases import assign_phases, check_phases
+from popc.placement.phases import assign_phases
 from popc.placement.sequences import number_sequences
 from popc.placement.splitting import split_automatically
 from popc.placement.stages import infer_stages
 from popc.placement.updates import settle_stages
-from popc_runtime.errors import OptionError
 
-__all__ = ["follow_annotations", "place", "start_placement"]
-
-
-def start_placement(graph: Graph, options: Options, *, trains: bool) -> None:
-    """Check what an imported model is annotated with, and drop what has no effect.
-
-    Raises:
-        OptionError: lists everything that is wrong.
-    """
-    if options.virtual_graph_mode is VirtualGraphMode.EXECUTION_PHASES:
-        check_phases(graph, options)
-    # Once more: explanations leave one option out of a set in which all went together.
-    conflicts = tuple(placement_conflicts(options))
-    if conflicts:
-        raise OptionError(
-            "the placement options conflict",
-            subject="virtual_graph_mode",
-            details=conflicts,
-        )
-    keeps_chips = options.virtual_graph_mode is VirtualGraphMode.MANUAL
-    for nested in graph.walk():
-        for op in nested.ops:
-            settings = op.settings
-            chip = settings.virtual_graph if keeps_chips else None
-            stage = settings.pipeline_stage if options.enable_pipelining else None
-            phase = settings.execution_phase if options.has_phases else None
-            kept = (chip, stage, phase)
-            if kept != (settings.virtual_graph, settings.pipeline_stage, settings.execution_phase):
-                op.settings = replace(
-                    settings, virtual_graph=chip, pipeline_stage=stage, execution_phase=phase
-                )
-    if options.virtual_graph_mode is not VirtualGraphMode.OFF:
-        check_places(graph, options, trains=trains)
-    if options.virtual_graph_mode is VirtualGraphMode.MANUAL:
-        fill_places(graph)
-        if options.enable_pipelining:
-            infer_stages(graph)
-            fill_places(graph)
-        check_stages(graph, options, trains=trains)
+__all__ = ["follow_annotations", "place"]
 
 
 def follow_annotations(graph: Graph) -> int:

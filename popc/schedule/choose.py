@@ -1,4 +1,4 @@
-"""The order of one part: candidates are made, compared, and the best one is improved."""
+"""Orders of one part: candidates are made, compared, and the best one is improved."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from popc.schedule.algorithms import (
     shortest_path_order,
 )
 from popc.schedule.bound import bound_peak
+from popc.schedule.chosen import FIRST, Candidate, ChosenOrder
 from popc.schedule.effort import Effort
 from popc.schedule.levels import without_levels
 from popc.schedule.measures import Cost, measure
 from popc.schedule.optimum import find_lowest_peak, lower_by_windows
 from popc.schedule.problem import OrderingProblem
 from popc.schedule.shift import descend
-from popc_runtime.ground.frozen import frozen
 
-__all__ = ["Candidate", "Chooser", "ChosenOrder"]
+__all__ = ["Contest"]
 
 # Local search looks at nodes so many times as fast as the exact search, and at so many of them for
 # each node of the problem.
@@ -33,48 +33,17 @@ _FINALISTS: Final = 2  # candidates that local search takes a second, longer loo
 _IDLE: Final = 12  # the last look leaves a window after such a part of its work without a move
 
 
-class Candidate(NamedTuple):
-    """An order that was looked at: how it was made, and its cost."""
+class Contest:
+    """Orders problems as ``options`` say, until ``deadline``."""
 
-    name: str
-    cost: Cost
-
-
-@frozen
-class ChosenOrder:
-    """An order and how it was found.
-
-    Attributes:
-        order: The numbers of the ops.
-        candidates: What was compared.
-        chosen: The name of the best candidate.
-        cost: Of ``order``, which is that candidate after local search.
-        moves: Moves that local search has made.
-        lower: No order has a lower peak than this.
-    """
-
-    order: tuple[int, ...]
-    candidates: tuple[Candidate, ...]
-    chosen: str
-    cost: Cost
-    moves: int
-    lower: int
-
-
-class Chooser:
-    """Orders problems as ``options`` say; the clock starts when it is made."""
-
-    def __init__(self, options: ScheduleOptions) -> None:
+    def __init__(self, options: ScheduleOptions, deadline: float) -> None:
         self._options = options
         self._algorithm = options.scheduling_algorithm
         self._tie_breaker = options.kahn_tie_breaker
-        self._deadline = perf_counter() + options.time_limit_scheduler
+        self._deadline = deadline
 
     def order(self, problem: OrderingProblem) -> ChosenOrder:
         """Order the nodes of ``problem``."""
-        only = problem.only_order()
-        if only is not None:
-            return self._without_choice(problem, only)
         if self._algorithm is Algorithm.CHOOSE_BEST:
             return self._best(problem)
         order = self.make(problem, self._algorithm)
@@ -82,14 +51,6 @@ class Chooser:
         improved = self._algorithm is Algorithm.KAHN  # the others are what their name says
         work = self._descent_work(problem) if improved else 0
         return self._finish(problem, [found], bound_peak(problem), work)
-
-    def _without_choice(self, problem: OrderingProblem, order: Sequence[int]) -> ChosenOrder:
-        """The only order that there is."""
-        is_open = self._algorithm is Algorithm.CHOOSE_BEST
-        name = _QUICK[0].value if is_open else self._algorithm.value
-        cost = measure(problem, order)
-        found = (Candidate(name, cost),)
-        return ChosenOrder(tuple(problem.expand(order)), found, name, cost, 0, cost.peak)
 
     def make(self, problem: OrderingProblem, algorithm: Algorithm) -> Sequence[int]:
         """The order that one algorithm makes by itself."""
@@ -252,7 +213,7 @@ class _Found(NamedTuple):
 _SHIFTED: Final = ", shifted"
 _EXACT: Final = "exact"
 _QUICK: Final = (
-    Algorithm.KAHN,
+    FIRST,
     Algorithm.CLUSTERING,
     Algorithm.POST_ORDER,
     Algorithm.SHORTEST_PATH,

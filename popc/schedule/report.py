@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from popc.schedule.choose import Candidate, ChosenOrder
+from popc.schedule.chosen import Candidate, ChosenOrder
 from popc.schedule.footprint import Part
 from popc_runtime.ground.frozen import frozen
 

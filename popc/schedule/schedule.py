@@ -10,7 +10,7 @@ from popc.ir import Graph, Op
 from popc.ops.aliases import Aliases, find_aliases
 from popc.options import ScheduleOptions
 from popc.schedule.build_problem import build_problem
-from popc.schedule.choose import Chooser
+from popc.schedule.choice import Chooser
 from popc.schedule.parts import find_parts
 from popc.schedule.report import PartReport, report_on
 from popc_runtime.ground.frozen import frozen

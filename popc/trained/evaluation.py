@@ -14,7 +14,7 @@ from popc_runtime.data.shared_samples import whole_result
 from popc_runtime.errors import UsageError
 from popc_runtime.format import EVALUATION_PROGRAM, Array, StreamDirection
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.kernels.core.preparation import floats_of
+from popc_runtime.kernels.core.stored import floats_of
 
 if TYPE_CHECKING:
     import os

@@ -36,7 +36,7 @@ from popc.training.settings import TrainingSettings
 from popc.training.state import sharing_of, show_updated, write_updates
 from popc_runtime.errors import ModelError, OptionError, UsageError
 from popc_runtime.format import DType, TrainingSpec
-from popc_runtime.kernels.core.preparation import as_stored
+from popc_runtime.kernels.core.stored import as_stored
 
 __all__ = ["add_training", "require_weights"]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from popc.frontend import ImportedModel, LoadedModel, stored_values
 from popc.ir import AttributeMap, Graph, Op, OpSettings, StepPart, Tensor
 from popc.ops.build import build
-from popc.ops.divergence import find_divergence
 from popc.options import Options, StreamMode
 from popc_runtime.errors import ModelError
 from popc_runtime.format import VariableRole
@@ -79,6 +78,8 @@ def write_updates(model: ImportedModel, options: Options, part: StepPart) -> Non
         for input_ in graph.inputs
         if options.stream_mode(input_.name) is StreamMode.BROADCAST
     ]
+    from popc.ops.divergence import find_divergence
+
     differing = find_divergence(graph, replicas, equal).tensors if replicas > 1 else set()
     for variable, own in model.updates:
         settings = OpSettings(origin=f"UpdatedVar___{variable.name}", part=part)

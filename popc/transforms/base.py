@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import ClassVar, Protocol, Self, TypeAlias
 
-from popc.ir import Graph, Op, verify
-from popc.ops.check_order import find_stuck
+from popc.ir import Graph, Op
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
 
@@ -105,6 +104,9 @@ class Pass(ABC):
             raise AssertionError(f"pass {self.name}: {error}") from error
         outcome = PassOutcome(found) if isinstance(found, int) else found
         if check and (outcome.changes or state_of(graph) != before):
+            from popc.ir import verify
+            from popc.ops.check_order import find_stuck
+
             problems = [*verify(graph), *find_stuck(graph), *self.problems(graph)]
             if problems:
                 raise AssertionError(f"pass {self.name} broke the graph: {'; '.join(problems)}")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from popc.ir import Graph, Tensor
-from popc.ops.divergence import Divergence, find_divergence
 from popc_runtime.errors import ModelError
+
+if TYPE_CHECKING:
+    from popc.ops.divergence import Divergence
 
 __all__ = ["check_replicas"]
 
@@ -23,6 +27,8 @@ def check_replicas(graph: Graph, replicas: int) -> None:
     """
     if replicas == 1:
         return
+    from popc.ops.divergence import find_divergence
+
     divergence = find_divergence(graph, replicas)
     problems = [
         f"{inner.op_type} ({inner.settings.origin}) is inside {outer.op_type} "

@@ -7,12 +7,6 @@ from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
 from popc.transforms.base import Pass, disguised
-from popc.transforms.combining import (
-    combine,
-    concatenated,
-    likeness,
-    split_among,
-)
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
 
@@ -58,6 +52,8 @@ class CombineConvolutions(Pass):
 
 
 def _combine(graph: Graph) -> int:
+    from popc.transforms.combining import combine, likeness
+
     keyed = [
         ((op.operand(0), likeness(op), op.operand(1).type.shape[1:], _has_bias(op)), op)
         for op in graph.topological()
@@ -75,8 +71,11 @@ def _is_plain(op: Op) -> bool:
 
 
 def _merge(graph: Graph, ops: Sequence[Op]) -> None:
+
     first = ops[0]
     numbers = (1, _BIAS) if _has_bias(first) else (1,)
+    from popc.transforms.combining import concatenated, split_among
+
     operands = [
         concatenated(graph, first, [op.operand(number) for op in ops], axis=0) for number in numbers
     ]

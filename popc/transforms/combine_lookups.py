@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import Pass, disguised
-from popc.transforms.combining import combine
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
 
@@ -49,6 +48,7 @@ class CombineLookups(Pass):
 
 
 def _combine(graph: Graph) -> int:
+
     keyed = [
         (
             (
@@ -64,6 +64,8 @@ def _combine(graph: Graph) -> int:
         for op in graph.topological()
         if op.op_type == "Gather" and op.output.type.size
     ]
+    from popc.transforms.combining import combine
+
     return combine(graph, keyed, _merge)
 
 

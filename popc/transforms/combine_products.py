@@ -8,14 +8,6 @@ from typing import ClassVar, Final, Self
 from popc.ir import Graph, Op, Tensor
 from popc.ops.build import build
 from popc.transforms.base import Pass, disguised
-from popc.transforms.combining import (
-    combine,
-    concatenated,
-    depths,
-    groups_of,
-    likeness,
-    split_among,
-)
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
 
@@ -66,6 +58,8 @@ class CombineProducts(Pass):
 
 def _side_by_side(graph: Graph) -> int:
     """Products with the same first operand."""
+    from popc.transforms.combining import combine, likeness
+
     keyed = [
         ((op.operand(0), likeness(op), _bias_kind(op)), op)
         for op in graph.topological()
@@ -75,8 +69,11 @@ def _side_by_side(graph: Graph) -> int:
 
 
 def _join_columns(graph: Graph, ops: Sequence[Op]) -> None:
+
     first = ops[0]
     turned = bool(first.attributes.get("transB", 0))
+    from popc.transforms.combining import concatenated, split_among
+
     matrix = concatenated(graph, first, [op.operand(1) for op in ops], axis=int(not turned))
     operands = [first.operand(0), matrix]
     if first.optional(_BIAS) is not None:
@@ -87,6 +84,8 @@ def _join_columns(graph: Graph, ops: Sequence[Op]) -> None:
 
 def _one_below_the_other(graph: Graph) -> int:
     """Products with the same matrix."""
+    from popc.transforms.combining import combine, likeness
+
     keyed = [
         ((op.operand(1), op.optional(_BIAS), likeness(op), op.operand(0).type.shape[1:]), op)
         for op in graph.topological()
@@ -100,6 +99,8 @@ def _one_below_the_other(graph: Graph) -> int:
 
 
 def _join_rows(graph: Graph, ops: Sequence[Op]) -> None:
+    from popc.transforms.combining import concatenated, split_among
+
     rows = concatenated(graph, ops[0], [op.operand(0) for op in ops], axis=0)
     rest = [tensor for tensor in ops[0].inputs[1:] if tensor is not None]
     split_among(graph, ops, [rows, *rest], 0)
@@ -107,6 +108,8 @@ def _join_rows(graph: Graph, ops: Sequence[Op]) -> None:
 
 def _stacked(graph: Graph) -> int:
     """Small products of two matrices each, of equal shapes."""
+    from popc.transforms.combining import concatenated, depths, groups_of, likeness, split_among
+
     level = depths(graph)
     keyed = [
         ((level[op], op.operand(0).type, op.operand(1).type, likeness(op)), op)

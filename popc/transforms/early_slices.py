@@ -12,7 +12,6 @@ from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.infer import normal_axis
 from popc.transforms.base import RewritePass
-from popc.transforms.layer_steps import LAYERS, one_step, step_is_cheap
 from popc.transforms.match import is_read_once
 from popc_runtime.ground.frozen import frozen
 
@@ -71,6 +70,8 @@ def _exchanged(graph: Graph, op: Op, axis: int) -> list[Op]:
     """Exchange a Slice and the op before it; Slices of what that reads."""
     inner = op.operand(0).producer
     assert inner is not None, "an op is worth a Slice in front of it"
+    from popc.transforms.layer_steps import LAYERS, one_step
+
     if inner.op_type in LAYERS:
         graph.replace_op(op, [one_step(graph, inner, _window(op, axis).start, op.output.type)])
         return []
@@ -121,6 +122,8 @@ def _part(graph: Graph, tensor: Tensor, op: Op, axis: int, along: int, inner: Op
 def _is_worth(graph: Graph, op: Op, axis: int) -> bool:
     """True if the Slice ``op`` can move along ``axis`` to where it saves time, and that is near."""
     pending = [(op.operand(0), axis)]
+    from popc.transforms.layer_steps import LAYERS, step_is_cheap
+
     for _ in range(_FAR):
         if not pending:
             break

@@ -6,7 +6,6 @@ from typing import Final
 
 from popc.ir import Graph, Op
 from popc.ops.float8 import widens_device_float
-from popc.target import find_target
 
 __all__ = ["keeps_float8", "parts_of_products"]
 
@@ -17,6 +16,8 @@ def keeps_float8(graph: Graph, target: str) -> bool:
     """True if ``target`` multiplies what ``graph`` has of floats of eight bits."""
     if not target or not any(inner.may_have({"CastThenPow2Scale"}) for inner in graph.walk()):
         return False
+    from popc.target import find_target
+
     return find_target(target).conv.fp8_in_fp16_out_units > 0
 
 

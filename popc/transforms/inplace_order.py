@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from popc.ir import Graph, Op, Tensor, TensorKind
 from popc.ops.aliases import Aliases, find_aliases
 from popc.ops.overwriting import overwritable
-from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.errors import OptionError
 from popc_runtime.ground.frozen import frozen
+
+if TYPE_CHECKING:
+    from popc.ops.sequencer import Sequencer
 
 __all__ = ["InplaceOrder"]
 
@@ -57,6 +59,8 @@ class InplaceOrder(Pass):
         if not self.enabled or not (wanted or self.check):
             return 0
         aliases = find_aliases(graph)
+        from popc.ops.sequencer import Sequencer
+
         sequencers = {nested: Sequencer(nested, graph) for nested in graph.walk()}
         rivalries = [
             rivalry

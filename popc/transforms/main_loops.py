@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from popc.ir import Graph, Op, OpSettings, Tensor, TensorType
 from popc.ir.attributes import integer, text
@@ -10,19 +10,14 @@ from popc.ops.build import build
 from popc.ops.main_loops import STEP_LOOP
 from popc.options import ReturnType
 from popc.options.anchors import asking_for_all
-from popc.transforms.accumulation import split_accumulation
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
-from popc.transforms.loop_states import (
-    MainLoopState,
-    capture_variables,
-    carry_store,
-    make_loop,
-    scalar_constant,
-)
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
 from popc_runtime.ground.frozen import frozen
+
+if TYPE_CHECKING:
+    from popc.transforms.loop_states import MainLoopState
 
 __all__ = ["MainLoops"]
 
@@ -76,6 +71,8 @@ class MainLoops(Pass):
         if self.batches_per_step * self.accumulation_factor > 1:
             _refuse_sums_of_bool(graph)
         if self.accumulation_factor > 1:
+            from popc.transforms.accumulation import split_accumulation
+
             split_accumulation(graph, self.accumulation_factor, by_row=self.accumulate_rows)
             loops += 1
         if self.batches_per_step > 1:
@@ -85,10 +82,13 @@ class MainLoops(Pass):
 
 
 def _add_step_loop(graph: Graph, count: int) -> None:
+
     body = graph.split_off(STEP_LOOP)
     iteration = body.add_input("iteration", TensorType(DType.INT64, ()))
     body.add_input("condition", TensorType(DType.BOOL, ()))
     states: list[MainLoopState] = []
+    from popc.transforms.loop_states import capture_variables, carry_store, make_loop
+
     for op in [op for op in body.ops if op.op_type == "HostStore"]:
         kind = ReturnType(text(op.attributes, "return_type"))
         if kind is ReturnType.EVERY_N:
@@ -122,6 +122,8 @@ def _store_periodically(body: Graph, store: Op, iteration: Tensor) -> None:
     value = store.operand(0)
     period = integer(store.attributes, "period")
     origin = OpSettings(origin="anchorEveryN")
+    from popc.transforms.loop_states import scalar_constant
+
     divisor, last = (scalar_constant(body, number, DType.INT64) for number in (period, period - 1))
     phase = build(body, "Mod", [iteration, divisor], {"fmod": 0}, settings=origin).output
     due = build(body, "Equal", [phase, last], settings=origin).output

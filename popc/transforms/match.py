@@ -10,7 +10,7 @@ import numpy as np
 from popc.ir import Graph, Op, Tensor
 from popc.ops.constants import scalar_value
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.core.preparation import as_stored, floats_of
+from popc_runtime.kernels.core.stored import as_stored, floats_of
 
 __all__ = [
     "are_moderate",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from popc.ir import AttributeMap, Graph, Op, Tensor
 from popc.ir.attributes import integer
 from popc.ops import OPS
 from popc.ops.build import build
 from popc.ops.constraints import Barrier, Node
-from popc.ops.sequencer import Sequencer, give_up_wishes
 from popc.options import FrozenTable
 from popc.transforms.base import Pass
 from popc.transforms.context import Orders, PassContext
 from popc_runtime.ground.frozen import frozen
+
+if TYPE_CHECKING:
+    from popc.ops.sequencer import Sequencer
 
 __all__ = ["MergeCollectives"]
 
@@ -80,6 +82,8 @@ class MergeCollectives(Pass):
         if not self.op_types:
             return 0
         orders = self.orders(graph)
+        from popc.ops.sequencer import Sequencer, give_up_wishes
+
         changes = give_up_wishes(graph)
         for nested in graph.walk():
             order = orders[nested]

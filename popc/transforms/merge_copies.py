@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from popc.ir import Graph, Op
-from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc_runtime.ground.frozen import frozen
+
+if TYPE_CHECKING:
+    from popc.ops.sequencer import Sequencer
 
 __all__ = ["MergeCopies"]
 
@@ -49,6 +51,8 @@ class MergeCopies(Pass):
         return sum(self._gather(nested, graph, orders[nested]) for nested in places)
 
     def _gather(self, graph: Graph, top: Graph, order: Sequence[Op]) -> int:
+        from popc.ops.sequencer import Sequencer
+
         sequencer = Sequencer(graph, top)
         waiting: dict[Hashable, list[Op]] = {}
         joined = 0

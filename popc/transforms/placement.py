@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
+from popc import placement  # its files are imported where something is placed
 from popc.ir import Graph
-from popc.options import Options
-from popc.placement import (
-    fill_places,
-    find_crossings,
-    follow_annotations,
-    insert_copies,
-    is_placed,
-    place,
-    remove_boundaries,
-)
+from popc.options import Options, VirtualGraphMode
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["AutomaticPlacement", "FinalPlacement", "LatePlacement", "Placement"]
+
+# Under these nothing is divided.
+_GIVEN: Final = (VirtualGraphMode.OFF, VirtualGraphMode.MANUAL)
 
 
 @frozen
@@ -51,11 +46,11 @@ class Placement(Pass):
 
     def run(self, graph: Graph) -> int:
         """Place ops, and add copies; how many."""
-        return follow_annotations(graph)
+        return placement.follow_annotations(graph) if placement.is_placed(graph) else 0
 
     def problems(self, graph: Graph) -> Sequence[str]:
         """Ops without a place, and values that are read on other chips."""
-        return tuple(find_crossings(graph)) if is_placed(graph) else ()
+        return tuple(placement.find_crossings(graph)) if placement.is_placed(graph) else ()
 
 
 @frozen
@@ -73,7 +68,9 @@ class AutomaticPlacement(Placement):
 
     def run(self, graph: Graph) -> int:
         """Place ops, and add copies; how many."""
-        return place(graph, self.options, trains=self.trains)
+        if self.options.virtual_graph_mode in _GIVEN:
+            return 0
+        return placement.place(graph, self.options, trains=self.trains)
 
 
 @frozen
@@ -84,7 +81,7 @@ class LatePlacement(Placement):
 
     def run(self, graph: Graph) -> int:
         """Place ops; how many."""
-        return fill_places(graph) if is_placed(graph) else 0
+        return placement.fill_places(graph) if placement.is_placed(graph) else 0
 
 
 @frozen
@@ -95,7 +92,10 @@ class FinalPlacement(Placement):
 
     def run(self, graph: Graph) -> int:
         """Place ops, and add copies; how many."""
-        changes = remove_boundaries(graph)
-        if not is_placed(graph):
+        changes = 0
+        if any(nested.may_have({"Boundary"}) for nested in graph.walk()):
+            changes = placement.remove_boundaries(graph)
+        if not placement.is_placed(graph):
             return changes
-        return changes + fill_places(graph) + insert_copies(graph, boundaries=False)
+        changes += placement.fill_places(graph)
+        return changes + placement.insert_copies(graph, boundaries=False)

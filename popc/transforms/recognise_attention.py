@@ -10,12 +10,6 @@ from popc.ir import AttributeMap, Graph, Op, OpSettings, Tensor
 from popc.ops.build import build
 from popc.ops.constants import scalar_value
 from popc.ops.infer import broadcast_shapes
-from popc.transforms.attention_parts import (
-    sole_softmax,
-    untransposed,
-    without_padding,
-    without_repeated_heads,
-)
 from popc.transforms.base import RewritePass
 from popc.transforms.match import are_moderate, only_user, sole_output
 from popc_runtime.errors import ModelError
@@ -78,6 +72,8 @@ class RecogniseAttention(RewritePass):
         settings = op.settings.fused(last.settings, origin=", ".join(nodes))
         name = last.output.name
         keys = _keys(graph, match.transposed_keys, settings)
+        from popc.transforms.attention_parts import without_repeated_heads
+
         keys, values = without_repeated_heads(keys, match.values)
         factors = [_lifted(graph, part, settings) for part in (match.queries, keys, values)]
         operands: list[Tensor | None] = [*factors]
@@ -104,6 +100,8 @@ def _lifted(graph: Graph, tensor: Tensor, settings: OpSettings) -> Tensor:
 
 def _keys(graph: Graph, transposed: Tensor, settings: OpSettings) -> Tensor:
     """The keys [..., keys, depth]."""
+    from popc.transforms.attention_parts import untransposed
+
     plain = untransposed(transposed)
     shape = transposed.type.shape
     if plain is None:
@@ -139,6 +137,8 @@ def _match(graph: Graph, op: Op) -> _Match | None:
     if op.op_type != "MatMul" or len(op.present_inputs) != 2:
         return None
     rank = op.output.type.rank
+    from popc.transforms.attention_parts import sole_softmax, without_padding
+
     weights, of_weights = without_padding(graph, op.operand(0), 0, -1)
     softmax = sole_softmax(graph, weights)
     if not 2 <= rank <= _RANK or softmax is None or softmax.attributes["axis"] != rank - 1:

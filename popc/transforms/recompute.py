@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from popc.autodiff.copying import copy_graph, is_repeatable
 from popc.ir import Graph, Op, Recompute, StepPart, Tensor
 from popc.ops import OPS
 from popc.ops.load import find_load_ops
-from popc.ops.sequencer import Sequencer
 from popc.options import AutoRecomputation
 from popc.transforms.base import Pass, PassOutcome
-from popc.transforms.check_recompute import find_unrecomputed
-from popc.transforms.checkpoints import METHODS
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc.transforms.round_results import rounds_at_random
 from popc_runtime.ground.frozen import frozen
+
+if TYPE_CHECKING:
+    from popc.ops.sequencer import Sequencer
 
 __all__ = ["Recomputation"]
 
@@ -77,6 +76,8 @@ class Recomputation(Pass):
     def run(self, graph: Graph) -> PassOutcome:
         """Repeat ops in every graph with a forward and a backward pass; how many."""
         total = PassOutcome(0, {})
+        from popc.ops.sequencer import Sequencer
+
         for nested in graph.walk():
             moved = _put_into_parts(nested)
             wanted = self._wanted(graph, nested)
@@ -89,6 +90,8 @@ class Recomputation(Pass):
 
     def problems(self, graph: Graph) -> list[str]:
         """The tensors that the backward pass reads although it should not."""
+        from popc.transforms.check_recompute import find_unrecomputed
+
         return find_unrecomputed(graph)
 
     def _wanted(self, top: Graph, graph: Graph) -> frozenset[Op]:
@@ -105,7 +108,11 @@ class Recomputation(Pass):
         if self.method is not AutoRecomputation.NONE:
             in_time = self.method is AutoRecomputation.STANDARD
             order = self.orders(top)[graph] if in_time else graph.topological()
+            from popc.transforms.checkpoints import METHODS
+
             asked = [*asked, *METHODS[self.method]([op for op in order if op in forward])]
+        from popc.autodiff.copying import is_repeatable
+
         return frozenset(
             op
             for op in asked
@@ -185,6 +192,8 @@ class _Repetition:
 
     def _repeat(self, op: Op) -> Op:
         """A new op that gives the results of ``op`` once more."""
+        from popc.autodiff.copying import copy_graph
+
         repetition = self.graph.add_op(
             op.op_type,
             [self.repeated.get(tensor, tensor) if tensor else None for tensor in op.inputs],

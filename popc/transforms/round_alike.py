@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar, Self
 
 from popc.ir import Graph
-from popc.ops.divergence import find_divergence
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
@@ -47,6 +46,8 @@ class RoundAlike(Pass):
         ]
         if not random:
             return 0
+        from popc.ops.divergence import find_divergence
+
         divergence = find_divergence(graph, self.replicas)
         inside = {
             op

@@ -27,7 +27,7 @@ from popc_runtime.executable import Executable
 from popc_runtime.format import StreamDirection
 from popc_runtime.ground.frozen import field, frozen
 from popc_runtime.groups import once
-from popc_runtime.kernels.core.preparation import floats_of
+from popc_runtime.kernels.core.stored import floats_of
 from popc_runtime.process.files import remove_remains, require_room_for
 from popc_runtime.process.interrupts import uninterrupted
 

@@ -15,7 +15,7 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16, to_bfloat16
 from tests.autodiff.cases_rnn import CASES
 from tests.support.gradients import Case
 from tests.support.oracles import import_graph, run_graph, run_ir, run_kernel

@@ -23,7 +23,7 @@ from popc.transforms.base import run_to_fixed_point
 from popc.transforms.dead_code import DeadCode
 from popc.transforms.fuse_byte_epilogues import FuseByteEpilogues
 from popc_runtime.format import DType
-from popc_runtime.kernels.core.preparation import as_stored
+from popc_runtime.kernels.core.stored import as_stored
 from tests.autodiff import test_gradients
 from tests.support import gradients
 from tests.support.gradients import Case

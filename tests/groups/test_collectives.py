@@ -15,7 +15,8 @@ from popc_runtime.groups import Group, ReplicaShare, run_loopback
 from popc_runtime.kernels import KERNELS, Binding, Call, CollectiveKernel, RandomState
 from popc_runtime.kernels.collectives_between import Meeting, is_apart, prepare_between
 from popc_runtime.kernels.core.binding import Scratch
-from popc_runtime.kernels.core.preparation import prepare_together, to_bfloat16
+from popc_runtime.kernels.core.preparation import prepare_together
+from popc_runtime.kernels.core.stored import to_bfloat16
 from popc_runtime.process.watch import RunWatch
 
 _REPLICAS: Final = 6

@@ -16,7 +16,7 @@ import numpy as np
 
 from popc.ir import TensorType
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.core.preparation import from_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16
 from tests.native.tolerances import is_relative_to_operands, of_many_roundings, tolerance
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import PopcError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from popc_runtime.kernels.core.preparation import to_bfloat16
+from popc_runtime.kernels.core.stored import to_bfloat16
 
 __all__ = [
     "Problem",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16, to_bfloat16
 from popc_runtime.native import Library
 from tests.native.bindings import native_results, numpy_results, steady_results
 

@@ -15,7 +15,7 @@ from popc_runtime.errors import DeviceError
 from popc_runtime.format import DType, Instruction
 from popc_runtime.kernels import KERNELS, prepare
 from popc_runtime.native import Library, NativeProgram, Record, native_opcodes, translate
-from popc_runtime.native.encode import strided_results
+from popc_runtime.native.encoding import strided_results
 from popc_runtime.native.views import as_view, filled, view_of_numbers
 from tests.native.bindings import bound, encode
 from tests.support.models import affine, executable

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import KERNELS
 from popc_runtime.kernels.core.binding import CollectiveKernel, MoveKernel
-from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16, to_bfloat16
 from popc_runtime.native import Library, native_opcodes
 from popc_runtime.native.halves import MOVES
 from tests.native.bindings import native_results, numpy_results, steady_results

@@ -11,7 +11,7 @@ from popc.ir import TensorType
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import matmul
-from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16, to_bfloat16
 from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_kernel, run_op
 
 _RNG = np.random.default_rng(14)

@@ -15,7 +15,7 @@ from popc.ops.build import infer_types
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, Scratch, prepare
-from popc_runtime.kernels.core.preparation import from_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16
 from tests.support.oracles import run_kernel
 
 _RNG: Final = np.random.default_rng(0)

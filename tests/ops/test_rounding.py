@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from popc.ir import TensorType
 from popc_runtime.format import Array, Attribute, DType
 from popc_runtime.kernels import KERNELS, Binding, MoveKernel, RandomState, Scratch, prepare
-from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
 from popc_runtime.kernels.core.rounding import rounding_calls, to_nearest_half
 from popc_runtime.kernels.core.rounding_mode import Rounding
+from popc_runtime.kernels.core.stored import from_bfloat16, to_bfloat16
 from tests.support.oracles import run_ir, run_kernel
 
 _NARROW = (DType.FLOAT16, DType.BFLOAT16)

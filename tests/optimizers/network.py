@@ -19,7 +19,7 @@ from popc.optimizers import (
     parse_optimizer,
 )
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.core.preparation import as_stored, floats_of
+from popc_runtime.kernels.core.stored import as_stored, floats_of
 from tests.support.oracles import changed_variables, known_values, run_one
 
 __all__ = [

@@ -26,7 +26,7 @@ from popc.optimizers import (
 from popc.options import MeanStrategy, Reduction
 from popc_runtime.errors import OptionError
 from popc_runtime.format import DType
-from popc_runtime.kernels.core.preparation import from_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16
 from tests.optimizers.network import (
     bits,
     gradients,

@@ -124,7 +124,7 @@ def test_every_class_of_errors_has_its_section() -> None:
 # Places that pass on what others say, which stands under "Parts of messages", or names only.
 _PASSED_ON: Final = {
     ("popc/frontend/open_graph.py", "found.reason"),
-    ("popc/placement/placing.py", "conflicts"),
+    ("popc/placement/starting.py", "conflicts"),
     ("popc/training/losses/add.py", "problems"),
     ("popc/transforms/serialization.py", "problems"),
     ("runtime/popc_runtime/data/streams/samples.py",

@@ -25,7 +25,7 @@ _ALLOWED: Final = {
     ("elementwise.py", "_with_long_rows"),
     ("indexing.py", "gather"),
     ("matmul.py", "_operands"),
-    ("preparation.py", "to_bfloat16"),
+    ("stored.py", "to_bfloat16"),
 }
 _WIDE: Final = (3, 4, 8)
 

@@ -8,7 +8,7 @@ from benchmarks.plain_shift import shift_plainly
 from benchmarks.random_orders import FAMILIES, make_problem
 from popc.options import ScheduleOptions, TieBreaker
 from popc.schedule.algorithms import kahn_order
-from popc.schedule.choose import Chooser
+from popc.schedule.choice import Chooser
 from popc.schedule.effort import Effort
 from popc.schedule.flat import find_native
 from popc.schedule.measures import measure

@@ -27,7 +27,7 @@ from popc.schedule.algorithms import (
 from popc.schedule.algorithms.kahn import order_by_definition
 from popc.schedule.bound import bound_peak
 from popc.schedule.build_problem import build_problem
-from popc.schedule.choose import Chooser
+from popc.schedule.choice import Chooser
 from popc.schedule.cuts import find_cuts, restrict
 from popc.schedule.effort import Effort
 from popc.schedule.exact import search_exactly

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from popc_runtime.format import Array, Attributes, DType
-from popc_runtime.kernels.core.preparation import as_stored
+from popc_runtime.kernels.core.stored import as_stored
 from popc_runtime.kernels.parts.fused_steps import FusedStep, written
 
 __all__ = ["TYPES", "Chain", "chains", "channels_last"]

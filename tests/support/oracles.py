@@ -23,7 +23,7 @@ from popc_runtime.kernels import (
     Scratch,
     prepare,
 )
-from popc_runtime.kernels.core.preparation import from_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16
 
 __all__ = [
     "assert_matches_onnxruntime",

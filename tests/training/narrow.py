@@ -15,7 +15,7 @@ import popc
 import popc_runtime
 from popc_runtime import TensorSpec
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.core.preparation import floats_of
+from popc_runtime.kernels.core.stored import floats_of
 from tests.support.compiling import CHECKED
 
 __all__ = ["BATCH", "KINDS", "batches", "in_type", "losses", "scaled_input", "trained", "weights"]

@@ -17,7 +17,7 @@ from popc.frontend import Bindings, import_model, load_model
 from popc.trained.evaluation import Evaluation
 from popc_runtime.errors import DeviceError, OptionError
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.core.preparation import to_bfloat16
+from popc_runtime.kernels.core.stored import to_bfloat16
 from popc_runtime.trainer import Trainer
 from samples import networks
 from tests.support.recorded import Answers, Pytorch, sampled

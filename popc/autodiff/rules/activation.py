@@ -15,7 +15,7 @@ from popc.autodiff.backward import Backward, GradientRule
 from popc.ir import Tensor
 from popc.ir.attributes import number
 from popc_runtime.format import DType
-from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16, to_bfloat16
 
 __all__ = ["GRADIENTS"]
 

@@ -13,7 +13,7 @@ from popc.ir import Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.core.preparation import from_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16
 
 __all__ = [
     "ONNX",

@@ -9,7 +9,6 @@ import numpy as np
 
 from popc.frontend.known import KnownValues
 from popc.frontend.sizes.expressions import Range, Size, SizeAlgebra
-from popc.frontend.sizes.ranges import ANYTHING, range_by_op, range_of_type
 from popc.ir import Op, Tensor
 from popc.ops.build import evaluate
 from popc_runtime.format import Array, DType
@@ -86,6 +85,8 @@ class SizeTable(SizeAlgebra):
         return found
 
     def _range_by_op(self, tensor: Tensor) -> Range:
+        from popc.frontend.sizes.ranges import range_by_op, range_of_type
+
         if self._depth >= _DEEPEST:
             return range_of_type(tensor.type.dtype)
         self._depth += 1
@@ -96,6 +97,8 @@ class SizeTable(SizeAlgebra):
 
     def _opaque(self, tensor: Tensor) -> tuple[Size, ...]:
         """Elements that nothing is known of but their range."""
+        from popc.frontend.sizes.ranges import ANYTHING, range_of_type
+
         low, high = self._range_by_op(tensor) if tensor.producer else ANYTHING
         least, most = range_of_type(tensor.type.dtype)
         low, high = max(low, least), min(high, most)

@@ -15,7 +15,7 @@ from popc.transforms.batch_serialization.analysis import Analysis
 from popc.transforms.batch_serialization.cut import Combination
 from popc_runtime.format import Attribute, DType
 from popc_runtime.ground.frozen import frozen, mutable
-from popc_runtime.kernels.core.preparation import as_stored
+from popc_runtime.kernels.core.stored import as_stored
 
 __all__ = [
     "Finished",

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from popc.ir import Graph, Op
 from popc.ops.constraints import Node
-from popc.ops.sequencer import Sequencer
 from popc.options import OVERLAPPING, PartsSchedule
 from popc.transforms.base import Pass
-from popc.transforms.batch_serialization.check import find_disorder
-from popc.transforms.batch_serialization.levels import Position, find_positions
-from popc.transforms.batch_serialization.overlap import Overlap
 from popc.transforms.context import Orders, PassContext, insertion_orders
 from popc_runtime.ground.frozen import frozen
+
+if TYPE_CHECKING:
+    from popc.ops.sequencer import Sequencer
+    from popc.transforms.batch_serialization.levels import Position
+    from popc.transforms.batch_serialization.overlap import Overlap
 
 __all__ = ["PARTITION", "BatchSchedule"]
 
@@ -58,7 +59,11 @@ class BatchSchedule(Pass):
         graphs = [inner for inner in graph.walk() if _has_parts(inner)]
         if not graphs:
             return 0
+        from popc.ops.sequencer import Sequencer
+
         sequencers = {inner: Sequencer(inner, graph) for inner in graphs}
+        from popc.transforms.batch_serialization.levels import find_positions
+
         positions = {inner: find_positions(sequencers[inner].before()) for inner in graphs}
         for nested in graphs:
             self._sort_into_bins(sequencers[nested], positions[nested])
@@ -75,9 +80,13 @@ class BatchSchedule(Pass):
         """Parts that do not follow each other, in the order that results."""
         graphs = [nested for nested in graph.walk() if _has_parts(nested)]
         orders = self.orders(graph) if graphs else {}
+        from popc.transforms.batch_serialization.check import find_disorder
+
         return [text for nested in graphs for text in find_disorder(orders[nested], PARTITION)]
 
     def _overlap(self, positions: Mapping[Op, Position]) -> Overlap | None:
+        from popc.transforms.batch_serialization.overlap import Overlap
+
         return Overlap(self.kind, positions) if self.kind in OVERLAPPING else None
 
     def _sort_into_bins(self, sequencer: Sequencer, positions: Mapping[Op, Position]) -> None:
@@ -116,6 +125,8 @@ def _chains(
 
     What runs at load time is not in ``order``.
     """
+    from popc.transforms.batch_serialization.levels import Position
+
     groups: dict[Position, list[Op]] = defaultdict(list)
     for op in order:
         if op in positions:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import ClassVar, Final, Self
 
 from popc.ir import Graph, Op
-from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
@@ -42,10 +41,13 @@ class GroupHostSync(Pass):
 
 
 def _group(graph: Graph, top: Graph) -> int:
+
     bins = {op: _bin_of(op) for op in graph.ops}
     transfers = sum(number != _COMPUTES for number in bins.values())
     if transfers:
         bound = {op: number for op, number in bins.items() if not _is_overlapped(op)}
+        from popc.ops.sequencer import Sequencer
+
         Sequencer(graph, top).put_into_bins(_PARTITION, bound)
     return transfers
 

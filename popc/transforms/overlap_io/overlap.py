@@ -8,7 +8,6 @@ from typing import ClassVar, Final, NamedTuple
 
 from popc.ir import Graph, Op, Tensor
 from popc.ops.main_loops import MainLoop, main_loops
-from popc.ops.sequencer import Sequencer
 from popc.transforms.base import Pass
 from popc_runtime.errors import OptionError
 from popc_runtime.ground.frozen import frozen
@@ -164,6 +163,8 @@ def _order(body: Graph, top: Graph, moved: _Moved) -> None:
     for op in moved.transfers:
         op.settings = replace(op.settings, bins=())
     bins = dict(_with_numbers(body, formals, excluded)) | dict.fromkeys(moved.transfers, _TRANSFERS)
+    from popc.ops.sequencer import Sequencer
+
     Sequencer(body, top).put_into_bins(_PARTITION, bins)
 
 

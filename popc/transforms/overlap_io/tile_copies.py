@@ -12,7 +12,6 @@ from popc.ir.attributes import text
 from popc.ops.build import build
 from popc.ops.streaming import find_remote
 from popc.placement import chip_of_results
-from popc.target import find_target
 from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import PassContext
 from popc.transforms.streaming.phases import BINS
@@ -60,6 +59,8 @@ class IoTileCopies(Pass):
         tiles, proportion = options.num_io_tiles, options.io_tile_memory_proportion
         if not (tiles and proportion):
             return cls(tiles)
+        from popc.target import find_target
+
         memory = find_target(options.target).tile.memory_bytes
         return cls(tiles, int(tiles * memory * proportion))
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from popc.ir import Graph, Op, StepPart
 from popc.ops.main_loops import is_pipeline, step_of_pipeline
-from popc.ops.sequencer import Sequencer
 from popc.options import OuterFragmentSchedule
 from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import PassContext
 from popc_runtime.ground.frozen import frozen
+
+if TYPE_CHECKING:
+    from popc.ops.sequencer import Sequencer
 
 __all__ = ["OuterFragment"]
 
@@ -59,6 +61,8 @@ class OuterFragment(Pass):
         if outer is None:
             return PassOutcome(0)
         ops = [op for op in _updates(outer) if self._is_meant(op)]
+        from popc.ops.sequencer import Sequencer
+
         sequencer = Sequencer(outer, graph)
         if self.schedule is OuterFragmentSchedule.SERIAL:
             changes = _one_by_one(sequencer, ops)

@@ -11,7 +11,7 @@ from popc.ops.build import build
 from popc.transforms.match import are_moderate, is_exactly
 from popc.transforms.rules.rule import LocalRule, sole_nearby
 from popc_runtime.format import Array
-from popc_runtime.kernels.core.preparation import as_stored, floats_of
+from popc_runtime.kernels.core.stored import as_stored, floats_of
 
 __all__ = ["FAST_MATH", "RULES"]
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 from popc.ir import Graph, Op, OpSettings, Recompute, StepPart
-from popc.ops.sequencer import Sequencer
 from popc.ops.streaming import LOAD, STORE
 from popc.options import IoSchedule, Options, PhaseSchedule
 from popc.placement import is_main_loop, main_graphs
@@ -86,6 +85,8 @@ def settle_phases(graph: Graph, top: Graph) -> None:
         if op.settings.execution_phase is None:
             _set_phase(op, 0)
     phases = {op: _phase(op) for op in order}
+    from popc.ops.sequencer import Sequencer
+
     for op, phase in Sequencer(graph, top).raised(phases).items():
         _set_phase(op, phase)
 
@@ -139,6 +140,8 @@ class PhaseRules:
         """Keep the phases of ``graph`` apart, and let transfers take place when they should."""
         own = [op for op in graph.ops if op.settings.execution_phase is not None]
         phases = {op: _phase(op) for op in own}
+        from popc.ops.sequencer import Sequencer
+
         for op, phase in Sequencer(graph, top).put_into_bins(BINS, phases).items():
             _set_phase(op, phase)
         scale = self._scale(own)

@@ -9,15 +9,12 @@ from popc.ir import Graph
 from popc.options import Options
 from popc.transforms.base import Pass, PassOutcome
 from popc.transforms.context import Orders, PassContext, insertion_orders
-from popc.transforms.streaming.check import find_misplaced
 from popc.transforms.streaming.phases import (
     PhaseRules,
     forget_outer_phases,
     phased_graphs,
     settle_phases,
 )
-from popc.transforms.streaming.storage import StorageMap
-from popc.transforms.streaming.transfers import Transfers
 from popc_runtime.ground.frozen import frozen
 
 __all__ = ["StreamingMemory"]
@@ -71,6 +68,8 @@ class StreamingMemory(Pass):
 
     def run(self, graph: Graph) -> PassOutcome:
         """Insert transfers; how many, and what they move."""
+        from popc.transforms.streaming.storage import StorageMap
+
         storage, rules = StorageMap(graph, self.options), PhaseRules(self.options)
         changes = forget_outer_phases(graph)
         phased = phased_graphs(graph)
@@ -81,6 +80,8 @@ class StreamingMemory(Pass):
         if storage.needed:
             orders = self.orders(graph)
             changes += storage.settle()
+            from popc.transforms.streaming.transfers import Transfers
+
             transfers = Transfers(storage, orders, rules)
             transfers.visit(graph)
             effects = transfers.effects
@@ -89,4 +90,6 @@ class StreamingMemory(Pass):
 
     def problems(self, graph: Graph) -> Sequence[str]:
         """Ops that read what they would have to fetch first."""
+        from popc.transforms.streaming.check import find_misplaced
+
         return find_misplaced(graph)

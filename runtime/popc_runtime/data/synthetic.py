@@ -8,7 +8,7 @@ from zlib import crc32
 import numpy as np
 
 from popc_runtime.format import Array, DType, StreamSpec, SyntheticData
-from popc_runtime.kernels.core.preparation import to_bfloat16
+from popc_runtime.kernels.core.stored import to_bfloat16
 
 __all__ = ["SyntheticInput", "synthetic_sample"]
 

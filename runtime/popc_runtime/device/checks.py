@@ -24,7 +24,8 @@ from popc_runtime.errors import DeviceError
 from popc_runtime.format import Array, DType, FloatCheck, Instruction
 from popc_runtime.ground.frozen import frozen
 from popc_runtime.kernels import KERNELS, Binding, Call, MoveKernel
-from popc_runtime.kernels.core.preparation import floats_of, prepare
+from popc_runtime.kernels.core.preparation import prepare
+from popc_runtime.kernels.core.stored import floats_of
 from popc_runtime.kernels.fused import steps_apart
 from popc_runtime.kernels.parts.fused_steps import steps_of
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from popc_runtime.format.blobs import BlobInfo, BlobKind
 from popc_runtime.format.buffers import aligned_bytes
 from popc_runtime.format.codec import Codec, Compression
-from popc_runtime.format.decode import decode_program
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.format.header import FORMAT_VERSION, MAGIC, is_archive
 from popc_runtime.format.host_calls import HostCallSpec, require_host_calls
@@ -44,8 +43,6 @@ from popc_runtime.format.program import (
     RepeatBlock,
     Slot,
 )
-from popc_runtime.format.reader import ArchiveFile, probe
-from popc_runtime.format.sources import ArchiveSource
 from popc_runtime.format.streams import (
     LabelKind,
     ReturnType,
@@ -63,7 +60,10 @@ from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from popc_runtime.format.decode import decode_program
     from popc_runtime.format.encode import encode_program, oldest_reader
+    from popc_runtime.format.reader import ArchiveFile, probe
+    from popc_runtime.format.sources import ArchiveSource
     from popc_runtime.format.writer import (
         Blob,
         KnownSizes,
@@ -158,6 +158,10 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "ArchiveFile": "popc_runtime.format.reader",
+        "ArchiveSource": "popc_runtime.format.sources",
+        "decode_program": "popc_runtime.format.decode",
+        "probe": "popc_runtime.format.reader",
         "Blob": "popc_runtime.format.writer",
         "KnownSizes": "popc_runtime.format.writer",
         "Piece": "popc_runtime.format.writer",

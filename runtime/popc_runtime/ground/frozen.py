@@ -1,8 +1,8 @@
 """Dataclasses that are quick to make.
 
-The methods that ``@dataclass`` writes and compiles for each class take a third of a millisecond,
-which every process that runs a program would wait for, some dozens of times, and one that compiles
-a program some hundreds of times; importing `dataclasses` takes longer than loading a small program.
+The methods that ``@dataclass`` compiles for each class take a third of a millisecond, which every
+process that runs a program would wait for, some dozens of times, and one that compiles a program
+some hundreds of times; importing `dataclasses` takes longer than loading a small program.
 Here ``__init__`` is compiled when a class has made some objects, and the other methods are common
 to all classes.
 """
@@ -86,17 +86,23 @@ def distinct(kind: type[_T]) -> type[_T]:
 def inheritable(kind: type[_T]) -> type[_T]:
     """``kind`` as ``dataclass(frozen=True)`` makes it: a class may have several such bases."""
     given = dict(vars(kind))
-    own, inherited = _own_fields(kind), _inherited_fields(kind)
-    all_fields = {**inherited, **own}
+    own = _own_fields(kind)
+    all_fields = {**_inherited_fields(kind), **own}
     for name, (_, said) in own.items():
         if "default" in said:
             setattr(kind, name, said["default"])
         elif name in given:
             delattr(kind, name)
-    for name, value in _common(given, all_fields, _FROZEN).items():
+    return _completed(kind, given, all_fields, _FROZEN)
+
+
+def _completed(
+    kind: type[_T], given: Mapping[str, Any], all_fields: _Fields, methods: Mapping[str, Any]
+) -> type[_T]:
+    """``kind`` itself, with what all such classes have beside what it was ``given``."""
+    for name, value in _common(given, all_fields, methods).items():
         setattr(kind, name, value)
-    setters = [_setter(name) for name in all_fields]
-    setattr(kind, _MAKER, _Maker(kind, all_fields, setters))
+    setattr(kind, _MAKER, _Maker(kind, all_fields, [*map(_setter, all_fields)]))
     return kind
 
 
@@ -104,6 +110,8 @@ def _slotted(kind: type[_T], methods: Mapping[str, Any]) -> type[_T]:
     given = vars(kind)
     own, inherited = _own_fields(kind), _inherited_fields(kind)
     all_fields = {**inherited, **own}
+    if not all_fields and any(base.__dictoffset__ for base in kind.__bases__):
+        return _completed(kind, given, all_fields, methods)  # slots would save nothing
     namespace = {
         **{name: value for name, value in given.items() if name not in own},
         "__slots__": tuple(name for name in own if name not in inherited),
@@ -112,12 +120,11 @@ def _slotted(kind: type[_T], methods: Mapping[str, Any]) -> type[_T]:
     for name in ("__dict__", "__weakref__"):
         namespace.pop(name, None)
     metaclass: Any = type(kind)
-    made: Any = metaclass(kind.__name__, kind.__bases__, namespace)
+    made: type[_T] = metaclass(kind.__name__, kind.__bases__, namespace)
     made.__qualname__ = kind.__qualname__
     setters = [getattr(made, name).__set__ for name in all_fields]
     setattr(made, _MAKER, _Maker(made, all_fields, setters, assigns=methods is not _FROZEN))
-    result: type[_T] = made
-    return result
+    return made
 
 
 def _own_fields(kind: type) -> _Fields:
@@ -342,8 +349,7 @@ def _hash(self: Any) -> int:
 def _key(self: Any) -> Callable[[Any], Any]:
     """A function that takes the fields that are compared from an object."""
     maker = self.__frozen_maker__
-    if maker.key is None:
-        # Tuples, which take an element to be equal to itself: so do dataclasses.
+    if maker.key is None:  # of tuples, which take an element to be equal to itself, as dataclasses
         maker.key = _taker(_wanted(self, "compare"))
     key: Callable[[Any], Any] = maker.key
     return key
@@ -387,9 +393,5 @@ _MUTABLE: Final[dict[str, Any]] = {
 _DISTINCT: Final = {
     name: method for name, method in _MUTABLE.items() if name not in ("__eq__", "__hash__")
 }
-_FROZEN: Final = {
-    **_MUTABLE,
-    "__hash__": _hash,
-    "__setattr__": _refuse,
-    "__delattr__": _refuse,
-}
+_REFUSING: Final = {"__setattr__": _refuse, "__delattr__": _refuse}
+_FROZEN: Final = {**_MUTABLE, "__hash__": _hash, **_REFUSING}

@@ -6,12 +6,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from importlib import import_module
 from types import ModuleType
 
-from popc_runtime.ground.hints import Generic, TypeVar
+from popc_runtime.ground.hints import Any, Generic, TypeVar, overload
 
 __all__ = ["LazyTable", "merge_families"]
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
+_Other = TypeVar("_Other")
 
 
 def merge_families(parts: Iterable[tuple[ModuleType, Mapping[_K, _V]]]) -> Mapping[_K, _V]:
@@ -59,6 +60,16 @@ class LazyTable(Mapping[_K, _V], Generic[_K, _V]):
             module = import_module(f"{self._package}.{self._owner[key]}")
             self._found[key] = getattr(module, self._attribute)[key]
         return self._found[key]
+
+    @overload
+    def get(self, key: _K) -> _V | None: ...
+    @overload
+    def get(self, key: _K, default: _V | _Other) -> _V | _Other: ...
+    def get(self, key: _K, default: Any = None) -> Any:
+        """The value of ``key``, or ``default``: without the errors that others ask by."""
+        if key in self._found:
+            return self._found[key]
+        return self[key] if key in self._owner else default
 
     def __contains__(self, key: object) -> bool:
         return key in self._owner

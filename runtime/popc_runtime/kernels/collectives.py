@@ -23,7 +23,7 @@ from popc_runtime.kernels.core.binding import (
     MoveKernel,
 )
 from popc_runtime.kernels.core.copying import as_contiguous, copy_calls, is_same_memory
-from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16, to_bfloat16
 
 __all__ = ["KERNELS", "LOCAL", "GroupReduction", "members"]
 

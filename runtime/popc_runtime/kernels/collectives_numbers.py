@@ -11,7 +11,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.groups import GroupExchange, ReplicaShare
 from popc_runtime.kernels.collectives_between import Meeting
 from popc_runtime.kernels.core.binding import Binding, Call
-from popc_runtime.kernels.core.preparation import floats_of
+from popc_runtime.kernels.core.stored import floats_of
 from popc_runtime.process.watch import RunWatch
 
 __all__ = ["flags_between", "numbers_between"]

@@ -10,7 +10,7 @@ import numpy as np
 from popc_runtime.format.dtypes import Array, DType
 from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel, MoveKernel
 from popc_runtime.kernels.core.copying import copy_calls, subarray
-from popc_runtime.kernels.core.preparation import to_bfloat16
+from popc_runtime.kernels.core.stored import to_bfloat16
 from popc_runtime.kernels.parts.borders import border_runs
 
 __all__ = ["KERNELS"]

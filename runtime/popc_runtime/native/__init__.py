@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.lazy import lazy_names
-from popc_runtime.native.binding import NativeBinding, Space
-from popc_runtime.native.direct import DirectRun, Transfer
-from popc_runtime.native.encode import encode, native_opcodes
-from popc_runtime.native.library import (
-    Library,
-    fast_sha256,
-    find_library,
-    variants,
-    wanted_variant,
-    why_missing,
-)
-from popc_runtime.native.program import Branch, Item, Loop, NativeFailure, NativeProgram
-from popc_runtime.native.record import Record
 
 if TYPE_CHECKING:
+    from popc_runtime.native.binding import NativeBinding, Space
+    from popc_runtime.native.direct import DirectRun, Transfer
+    from popc_runtime.native.encoding import encode, native_opcodes
+    from popc_runtime.native.library import (
+        Library,
+        fast_sha256,
+        find_library,
+        variants,
+        wanted_variant,
+        why_missing,
+    )
+    from popc_runtime.native.program import Branch, Item, Loop, NativeFailure, NativeProgram
+    from popc_runtime.native.record import Record
     from popc_runtime.native.translation import translate
 
 __all__ = [
@@ -43,5 +43,29 @@ __all__ = [
     "why_missing",
 ]
 
-# Calls of numpy functions are looked at where there are such.
-__getattr__ = lazy_names(__name__, {"translate": "popc_runtime.native.translation"})
+# The compiler asks about the library and runs nothing; calls of numpy functions are looked at where
+# there are such.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Branch": "popc_runtime.native.program",
+        "DirectRun": "popc_runtime.native.direct",
+        "Item": "popc_runtime.native.program",
+        "Library": "popc_runtime.native.library",
+        "Loop": "popc_runtime.native.program",
+        "NativeBinding": "popc_runtime.native.binding",
+        "NativeFailure": "popc_runtime.native.program",
+        "NativeProgram": "popc_runtime.native.program",
+        "Record": "popc_runtime.native.record",
+        "Space": "popc_runtime.native.binding",
+        "Transfer": "popc_runtime.native.direct",
+        "encode": "popc_runtime.native.encoding",
+        "fast_sha256": "popc_runtime.native.library",
+        "find_library": "popc_runtime.native.library",
+        "native_opcodes": "popc_runtime.native.encoding",
+        "translate": "popc_runtime.native.translation",
+        "variants": "popc_runtime.native.library",
+        "wanted_variant": "popc_runtime.native.library",
+        "why_missing": "popc_runtime.native.library",
+    },
+)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from popc_runtime.format import Array, DType
-from popc_runtime.kernels.core.preparation import to_bfloat16
+from popc_runtime.kernels.core.stored import to_bfloat16
 from popc_runtime.native import Library, NativeFailure, NativeProgram, find_library
 from popc_runtime.native.contiguous import move_record
 from popc_runtime.native.views import as_view

@@ -15,7 +15,7 @@ import pytest
 
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import KERNELS, prepare
-from popc_runtime.kernels.core.preparation import from_bfloat16, to_bfloat16
+from popc_runtime.kernels.core.stored import from_bfloat16, to_bfloat16
 from popc_runtime.native import Library, NativeProgram
 from tests.native.bindings import bound, encode, native_results, numpy_results
 

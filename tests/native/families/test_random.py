@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from popc_runtime.format import Array, DType
 from popc_runtime.kernels import KERNELS, Binding, RandomState, prepare
-from popc_runtime.kernels.core.preparation import to_bfloat16
+from popc_runtime.kernels.core.stored import to_bfloat16
 from popc_runtime.native import Library, Loop, NativeProgram
 from tests.native.bindings import bound, encode, native_results, numpy_results
 

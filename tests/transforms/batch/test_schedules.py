@@ -20,7 +20,7 @@ from popc.target import find_target
 from popc.transforms.batch_serialization import BatchSchedule, BatchSerialization
 from popc.transforms.batch_serialization.check import find_disorder, find_mixed_parts
 from popc_runtime.format import DType
-from popc_runtime.kernels.core.preparation import to_bfloat16
+from popc_runtime.kernels.core.stored import to_bfloat16
 from tests.support.random_graphs import interpret
 
 _ROWS = TensorType(DType.FLOAT32, (6, 2))

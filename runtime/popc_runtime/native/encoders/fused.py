@@ -14,7 +14,7 @@ from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.parts.fused_steps import FusedStep, last_uses, steps_of
 from popc_runtime.native.binding import NativeBinding, Space
 from popc_runtime.native.contiguous import straightened
-from popc_runtime.native.encode import encode
+from popc_runtime.native.encoding import encode
 from popc_runtime.native.halves import ROUNDING
 from popc_runtime.native.record import Encoder, Record, tensor_words
 from popc_runtime.native.views import View
