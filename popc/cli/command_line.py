@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,8 @@ def compile_line(model: Path, settings: ModelSettings, train: Path | None, chang
     words = ["popc", "compile", str(model), *_words(settings, change)]
     if train is not None:
         words += ["--train", str(train)]
+    import shlex
+
     return shlex.join(words)
 
 

@@ -5,7 +5,6 @@ Every mistake is found before anything is imported, and all are reported at once
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
@@ -387,6 +386,8 @@ def _told(hints: Iterable[tuple[str, str, str]]) -> SpokenHint | str:
     """The values to give, as arguments in Python and on the command line."""
     rows = list(hints)
     python = ", ".join(f"{argument} {name}={value}" for argument, name, value in rows)
+    import shlex
+
     shell = " ".join(f"--{kind} {shlex.quote(f'{name}={value}')}" for kind, name, value in rows)
     return SpokenHint(f"give {python}", shell) if rows else ""
 

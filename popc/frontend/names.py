@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Final
 
 __all__ = [
@@ -38,6 +37,8 @@ def abbreviated(name: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A clause that proposes the nearest known name, or nothing."""
+    from difflib import get_close_matches
+
     matches = get_close_matches(name, list(known), n=1)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 

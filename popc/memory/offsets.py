@@ -9,7 +9,6 @@ its failures: what has ended above the bound is placed earlier in the next attem
 
 from __future__ import annotations
 
-import random
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from operator import add
@@ -269,6 +268,8 @@ def _by_trial(buffers: _Buffers) -> list[int]:
     bound, count = _lower_bound(buffers), len(sizes)
     orders = [by(buffers) for by in (_by_size, _by_life, _by_area)]
     ranks = [np.argsort(order).astype(np.float64) for order in orders]
+    import random
+
     dice = random.Random(_SEED)  # noqa: S311 - not for cryptography
     best: list[int] = []
     height = sum(sizes) + 1

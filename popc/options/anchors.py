@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
@@ -105,6 +104,8 @@ class AnchorKind(Kind[Anchor]):
 def asking_for_all(outputs: Iterable[str]) -> SpokenHint:
     """The option to set so that all values of ``outputs`` are returned."""
     names = tuple(outputs)
+    import shlex
+
     return SpokenHint(
         f'options={{"anchors": {dict.fromkeys(names, "all")}}}',
         " ".join(f"--set {shlex.quote(f'anchors.{name}=all')}" for name in names),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from difflib import get_close_matches
 from typing import Any, Final
 
 from popc.options.combinations import conflicts_among
@@ -187,6 +186,8 @@ def _name_of(key: str) -> str | None:
 
 
 def _unknown(key: str) -> str:
+    from difflib import get_close_matches
+
     reason = popart.why_unsupported(key)
     if reason:
         return f"{key} is an option of PopART that this version of popc does not support: {reason}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 __all__ = ["did_you_mean"]
@@ -10,5 +9,7 @@ __all__ = ["did_you_mean"]
 
 def did_you_mean(name: str, known: Iterable[str], *, similarity: float = 0.6) -> str:
     """A question with the most similar known name; "" if none is similar."""
+    import difflib
+
     close = difflib.get_close_matches(name, list(known), 1, similarity)
     return f"did you mean {close[0]}?" if close else ""

@@ -56,10 +56,13 @@ class LazyTable(Mapping[_K, _V], Generic[_K, _V]):
                 self._owner[key] = module
 
     def __getitem__(self, key: _K) -> _V:
-        if key not in self._found:
+        try:
+            return self._found[key]
+        except KeyError:
             module = import_module(f"{self._package}.{self._owner[key]}")
-            self._found[key] = getattr(module, self._attribute)[key]
-        return self._found[key]
+            found: _V = getattr(module, self._attribute)[key]
+            self._found[key] = found
+            return found
 
     @overload
     def get(self, key: _K) -> _V | None: ...
