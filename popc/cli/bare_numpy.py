@@ -8,17 +8,13 @@ who imports ``numpy.typing`` later gets the real one.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType
+from contextlib import AbstractContextManager
 from typing import Final
 
-from popc_runtime.ground.lazy import installed_version
+from popc_runtime.ground.omitted import omitting
 
 __all__ = ["importing_bare_numpy"]
 
-# Releases of which it is known that nothing else is in these modules; others are imported whole.
 _KNOWN: Final = ("2.4.",)
 _DESCRIBING: Final = (
     "numpy._core._add_newdocs",
@@ -34,22 +30,6 @@ class _AnyType:
         return cls
 
 
-class _Description(ModuleType):
-    """Stands for a module of types."""
-
-    NDArray = _AnyType
-
-
-@contextmanager
-def importing_bare_numpy() -> Iterator[None]:
+def importing_bare_numpy() -> AbstractContextManager[None]:
     """Let numpy be imported without its descriptions, if it is imported meanwhile."""
-    if "numpy" in sys.modules or not installed_version("numpy").startswith(_KNOWN):
-        yield
-        return
-    sys.modules.update({name: _Description(name) for name in _DESCRIBING})
-    try:
-        yield
-    finally:
-        for name in _DESCRIBING:
-            if isinstance(sys.modules.get(name), _Description):
-                del sys.modules[name]
+    return omitting("numpy", "numpy", _KNOWN, _DESCRIBING, NDArray=_AnyType)
