@@ -14,6 +14,7 @@ from popc.frontend import ImportedModel, TensorLabels, strip_weights
 from popc.ir import Graph, Tensor
 from popc.ir.attributes import text
 from popc.memory import ConstantBlock, MemoryPlan
+from popc.ops.families import FAMILIES
 from popc.options import FloatingPointException, Options, WeightStorage
 from popc.progress import UNWATCHED, OnBytes, Stage, Watch
 from popc_runtime.format import (
@@ -38,7 +39,6 @@ from popc_runtime.format import (
 )
 from popc_runtime.ground.frozen import frozen, replace
 from popc_runtime.ground.lazy import installed_version
-from popc_runtime.kernels.custom import CALL, OPERATOR
 
 __all__ = ["Content", "build_archive"]
 
@@ -239,14 +239,26 @@ def _sized(
     )
 
 
+def _calls_users(graph: Graph) -> bool:
+    """True if the program may call functions of users."""
+    return any(nested.may_have(FAMILIES["custom"]) for nested in graph.walk())
+
+
 def _operators(graph: Graph) -> tuple[str, ...]:
     """The operators of users that are in the program."""
+    if not _calls_users(graph):
+        return ()
+    from popc_runtime.kernels.custom import OPERATOR
+
     ops = (op for nested in graph.walk() for op in nested.ops if OPERATOR in op.attributes)
     return tuple(sorted({text(op.attributes, OPERATOR) for op in ops}))
 
 
 def _host_calls(graph: Graph) -> tuple[HostCallSpec, ...]:
     """The functions that the program calls on the host, in the order of the graph."""
+    if not _calls_users(graph):
+        return ()
+    from popc_runtime.kernels.custom import CALL
 
     def types(tensors: Sequence[Tensor | None]) -> tuple[str, ...]:
         return tuple("" if tensor is None else str(tensor.type) for tensor in tensors)

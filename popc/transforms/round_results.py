@@ -12,7 +12,7 @@ from popc.transforms.base import Pass
 from popc.transforms.context import PassContext
 from popc_runtime.format import DType
 from popc_runtime.ground.frozen import frozen
-from popc_runtime.kernels import KERNELS, MoveKernel
+from popc_runtime.kernels import KERNELS
 
 __all__ = ["RoundResults", "rounds_at_random"]
 
@@ -119,5 +119,8 @@ def rounds(op: Op) -> bool:
     """True if ``op`` rounds its results to float16 or bfloat16."""
     if op.op_type in _EXACT or op.op_type not in KERNELS:
         return False
-    is_narrow = any(tensor.type.dtype in _NARROW for tensor in op.outputs)
-    return is_narrow and not isinstance(KERNELS[op.op_type], MoveKernel)
+    if not any(tensor.type.dtype in _NARROW for tensor in op.outputs):
+        return False
+    from popc_runtime.kernels import MoveKernel
+
+    return not isinstance(KERNELS[op.op_type], MoveKernel)
