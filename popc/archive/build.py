@@ -72,7 +72,7 @@ def build_archive(
     planned = contents[0].compiled.planned
     options = planned.options
     manifest, image, blocks = _merged(contents, fits, watch.counter(Stage.PACK))
-    image, constants = _stored(image, blocks, options, watch.counter(Stage.PACK))
+    image, constants = _stored(image, blocks, options)
     require_memory(image)
     program = encode_program(image)
     require_readable(manifest, program)
@@ -274,11 +274,10 @@ def _stored(
     image: ProgramImage,
     constants: tuple[ConstantBlock, ...],
     options: Options,
-    on_bytes: OnBytes,
 ) -> tuple[ProgramImage, tuple[Piece, ...]]:
     """Constants as the file holds them, and the program that finds them there."""
     if options.pack_weights and not options.enable_floating_point_checks:  # which numpy makes
-        image, constants = store_in_panels(image, constants, on_bytes)
+        return store_in_panels(image, constants)
     return image, tuple(Piece(block.offset, block.data) for block in constants)
 
 

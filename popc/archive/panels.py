@@ -16,7 +16,6 @@ from typing import Final
 import numpy as np
 
 from popc.memory import ConstantBlock
-from popc.progress import OnBytes
 from popc.schedule import aligned
 from popc_runtime.format import (
     Array,
@@ -26,14 +25,13 @@ from popc_runtime.format import (
     IfBlock,
     Instruction,
     Packing,
+    Panels,
+    Piece,
     ProgramImage,
     Region,
     RepeatBlock,
     Slot,
-    pack_panels,
 )
-from popc_runtime.format.codec import CHUNK_BYTES, default_threads
-from popc_runtime.format.workers import ordered_map
 from popc_runtime.ground.frozen import replace
 from popc_runtime.kernels.core.operands import Operands
 from popc_runtime.native.views import View
@@ -44,41 +42,27 @@ _RIGHT: Final = 1  # the operand
 
 
 def store_in_panels(
-    image: ProgramImage, constants: Sequence[ConstantBlock], on_bytes: OnBytes
-) -> tuple[ProgramImage, tuple[ConstantBlock, ...]]:
-    """``image`` and its constants, some of them in panels; the others as they are.
-
-    ``on_bytes`` is told how many of those in panels are done.
-    """
+    image: ProgramImage, constants: Sequence[ConstantBlock]
+) -> tuple[ProgramImage, tuple[Piece, ...]]:
+    """``image`` and its constants, some of them in panels; the others as they are."""
     chosen = _chosen(image, constants)
-    if not chosen:
-        return image, tuple(constants)
-
-    def pack(number: int) -> Array:
-        slot, packing = chosen[number]
-        return pack_panels(_elements(image.slots[slot], constants[number]), packing)
-
-    blocks: list[ConstantBlock] = []
-    size, done = 0, 0
-    total = sum(constants[number].data.nbytes for number in chosen)
-    threads = default_threads() if total > CHUNK_BYTES else 1
-    packed_data = ordered_map(pack, sorted(chosen), threads)
+    pieces: list[Piece] = []
+    size = 0
     for number, block in enumerate(constants):
-        data = block.data
+        data: Array | Panels = block.data
         if number in chosen:
-            data = next(packed_data)
-            done += block.data.nbytes
-            on_bytes(done, total)
-        blocks.append(ConstantBlock(size, data))
+            slot, packing = chosen[number]
+            data = Panels(_elements(image.slots[slot], block), packing)
+        pieces.append(Piece(size, data))
         size = aligned(size + data.nbytes)
-    moves = [new.offset - old.offset for new, old in zip(blocks, constants, strict=True)]
+    moves = [new.offset - old.offset for new, old in zip(pieces, constants, strict=True)]
     packed = dict(chosen.values())
     starts = [block.offset for block in constants]
     slots = tuple(
         _moved(slot, starts, moves, packed.get(number, Packing.NONE))
         for number, slot in enumerate(image.slots)
     )
-    return replace(image, slots=slots, constant_bytes=size), tuple(blocks)
+    return replace(image, slots=slots, constant_bytes=size), tuple(pieces)
 
 
 def _moved(slot: Slot, starts: Sequence[int], moves: Sequence[int], packing: Packing) -> Slot:

@@ -132,6 +132,7 @@ def flat_bytes(blob: Blob) -> bytes:
     """What the contents of ``blob`` are by its definition."""
     data = bytearray(blob.size)
     for piece in blob.pieces:
+        assert isinstance(piece.array, np.ndarray), "samples are not in panels"
         raw = piece.array.tobytes()
         data[piece.offset : piece.offset + len(raw)] = raw
     return bytes(data)

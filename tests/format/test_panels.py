@@ -20,6 +20,7 @@ from popc_runtime.format import (
     DType,
     Instruction,
     Packing,
+    Panels,
     ProgramImage,
     Region,
     Slot,
@@ -52,6 +53,19 @@ def test_columns(k: int, n: int) -> None:
         expected = matrix[line, column] if column < n else 0
         assert panels[column // 16, line, column % 16] == expected
     assert np.array_equal(unpack_panels(packed, (k, n), Packing.COLUMNS), matrix)
+
+
+@given(k=_SIZES, n=_SIZES, data=st.data())
+def test_any_part_is_that_of_all_panels(k: int, n: int, data: st.DataObject) -> None:
+    matrix = _numbers(k, n)
+    panels = Panels(matrix, Packing.COLUMNS)
+    # Columns beside each other, written down as the format describes them.
+    padded = np.pad(matrix, ((0, 0), (0, -n % 16)))
+    whole = np.concatenate([*np.hsplit(padded, max(1, padded.shape[1] // 16))]).tobytes()
+    assert (panels.nbytes, panels.itemsize) == (len(whole), 4)
+    start = data.draw(st.integers(0, len(whole)))
+    stop = data.draw(st.integers(start, len(whole)))
+    assert panels.bytes_between(start, stop).tobytes() == whole[start:stop]
 
 
 @given(n=_SIZES, k=st.integers(0, 5), taps=st.lists(st.integers(0, 3), max_size=3))

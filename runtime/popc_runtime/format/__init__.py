@@ -25,7 +25,13 @@ from popc_runtime.format.manifest import (
     OptionValue,
     Origin,
 )
-from popc_runtime.format.panels import PANEL_ALIGNMENT, pack_panels, packed_bytes, unpack_panels
+from popc_runtime.format.panels import (
+    PANEL_ALIGNMENT,
+    Panels,
+    pack_panels,
+    packed_bytes,
+    unpack_panels,
+)
 from popc_runtime.format.program import (
     EVALUATION_PROGRAM,
     LOAD_PROGRAM,
@@ -115,6 +121,7 @@ __all__ = [
     "OptionValue",
     "Origin",
     "Packing",
+    "Panels",
     "Piece",
     "ProgramImage",
     "ProgramSpec",

@@ -19,10 +19,18 @@ from popc_runtime.ground.hints import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from popc_runtime.format.dtypes import Array
 
-__all__ = ["PANEL_ALIGNMENT", "pack_panels", "packed_bytes", "packing_problem", "unpack_panels"]
+__all__ = [
+    "PANEL_ALIGNMENT",
+    "Panels",
+    "pack_panels",
+    "packed_bytes",
+    "packing_problem",
+    "unpack_panels",
+]
 
 _WIDTH: Final = 16  # columns of a panel: a register of float32 with AVX-512
 PANEL_ALIGNMENT: Final = 64  # bytes: a line of a panel
+_LINE_BYTES: Final = PANEL_ALIGNMENT
 
 
 def packing_problem(slot: Slot) -> str:
@@ -51,22 +59,59 @@ def _lines_and_columns(shape: tuple[int, ...], packing: Packing) -> tuple[int, i
     return prod(shape[1:]), shape[0]
 
 
+class Panels:
+    """A float32 tensor in panels, which are made of the tensor where bytes of them are asked for.
+
+    So weights are nowhere in memory twice: the writer asks for a chunk at a time.
+
+    Attributes:
+        nbytes, itemsize: As of an array of numpy's that held the panels.
+    """
+
+    def __init__(self, array: Array, packing: Packing) -> None:
+        lines, columns = _lines_and_columns(array.shape, packing)
+        if packing is Packing.ROWS:
+            array = array.transpose(*range(2, array.ndim), 1, 0)
+        self._matrix = array.reshape(lines, columns)
+        self._panels = -(-columns // _WIDTH)
+        self.itemsize = DType.FLOAT32.itemsize
+        self.nbytes = self._panels * lines * _LINE_BYTES
+
+    def bytes_between(self, start: int, stop: int) -> Array:
+        """The bytes of the panels from ``start`` to ``stop``, which are within them."""
+        import numpy as np
+
+        first, last = start // _LINE_BYTES, -(-stop // _LINE_BYTES)
+        packed = np.empty((last - first, _WIDTH), np.float32)
+        done = first
+        while done < last:
+            done += self._fill(packed[done - first :], done)
+        skipped = first * _LINE_BYTES
+        return packed.reshape(-1).view(np.uint8)[start - skipped : stop - skipped]
+
+    def _fill(self, packed: Array, start: int) -> int:
+        """Write lines from ``start`` on to where ``packed`` begins; how many were of one kind."""
+        lines, columns = self._matrix.shape
+        panel, line = divmod(start, lines)
+        whole = min(len(packed) // lines, columns // _WIDTH - panel) if line == 0 else 0
+        if whole > 0:
+            count = whole * lines
+            within = self._matrix[:, panel * _WIDTH : (panel + whole) * _WIDTH]
+            packed[:count].reshape(whole, lines, _WIDTH)[:] = within.reshape(
+                lines, whole, _WIDTH
+            ).transpose(1, 0, 2)
+            return count
+        count = min(len(packed), lines - line)
+        within = self._matrix[line : line + count, panel * _WIDTH : (panel + 1) * _WIDTH]
+        packed[:count, : within.shape[1]] = within
+        packed[:count, within.shape[1] :] = 0
+        return count
+
+
 def pack_panels(array: Array, packing: Packing) -> Array:
     """The elements of a float32 tensor in panels, one-dimensional."""
-    import numpy as np
-
-    lines, columns = _lines_and_columns(array.shape, packing)
-    if packing is Packing.ROWS:
-        array = array.transpose(*range(2, array.ndim), 1, 0)
-    matrix = array.reshape(lines, columns)
-    panels = -(-columns // _WIDTH)
-    packed = np.zeros((panels, lines, _WIDTH), np.float32)
-    whole = columns // _WIDTH
-    within = matrix[:, : whole * _WIDTH].reshape(lines, whole, _WIDTH)
-    packed[:whole] = within.transpose(1, 0, 2)
-    if whole < panels:
-        packed[whole, :, : columns - whole * _WIDTH] = matrix[:, whole * _WIDTH :]
-    return packed.reshape(-1)
+    panels = Panels(array, packing)
+    return panels.bytes_between(0, panels.nbytes).view("<f4")
 
 
 def unpack_panels(packed: Array, shape: tuple[int, ...], packing: Packing) -> Array:

@@ -31,6 +31,7 @@ from popc_runtime.format.dtypes import Array
 from popc_runtime.format.header import FORMAT_VERSION, HEADER_SIZE, Header
 from popc_runtime.format.limits import DEFAULT_LIMITS
 from popc_runtime.format.manifest import SCHEMA_HASH, Manifest
+from popc_runtime.format.panels import Panels
 from popc_runtime.format.serialization import Packable, pack, unpack
 from popc_runtime.format.workers import ordered_map
 from popc_runtime.ground.frozen import frozen, replace
@@ -46,10 +47,10 @@ KnownSizes: TypeAlias = "MutableMapping[tuple[bytes, int, Compression], tuple[in
 
 @frozen
 class Piece:
-    """An array at an offset of a blob; stored little-endian and C-contiguous."""
+    """An array at an offset of a blob; stored little-endian and C-contiguous, or in panels."""
 
     offset: int
-    array: Array
+    array: Array | Panels
 
 
 @frozen
@@ -327,7 +328,7 @@ def _gathered(
             data = _as_bytes(piece.array) if data is None else data
             start, end = plan.start - piece.offset, plan.stop - piece.offset
             if raw is None and start >= 0 and end <= data.nbytes:  # most of many weights: no copy
-                raw = data[start:end]
+                raw = _part(data, start, end)
             else:
                 raw = np.zeros(plan.stop - plan.start, np.uint8) if raw is None else raw
                 _copy_overlap(raw, plan.start, data, piece.offset)
@@ -339,15 +340,23 @@ def _gathered(
         yield plan, raw
 
 
-def _as_bytes(array: Array) -> Array:
+def _as_bytes(array: Array | Panels) -> Array | Panels:
+    if isinstance(array, Panels):
+        return array
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return np.ascontiguousarray(little).reshape(-1).view(np.uint8)
 
 
-def _copy_overlap(target: Array, target_start: int, source: Array, source_start: int) -> None:
+def _part(data: Array | Panels, start: int, stop: int) -> Array:
+    """The bytes of ``data`` from ``start`` to ``stop``."""
+    return data.bytes_between(start, stop) if isinstance(data, Panels) else data[start:stop]
+
+
+def _copy_overlap(
+    target: Array, target_start: int, source: Array | Panels, source_start: int
+) -> None:
     """Copy what two ranges of the blob have in common."""
     start = max(target_start, source_start)
     stop = min(target_start + target.nbytes, source_start + source.nbytes)
-    target[start - target_start : stop - target_start] = source[
-        start - source_start : stop - source_start
-    ]
+    part = _part(source, start - source_start, stop - source_start)
+    target[start - target_start : stop - target_start] = part
