@@ -11,7 +11,7 @@ from popc.cost.calls import bytes_of_copies, call_phases
 from popc.cost.chips import chip_of
 from popc.cost.execution import Execution
 from popc.cost.machine import CostMemo, Machine
-from popc.cost.mapping import LINEAR, WEIGHTS, Layout, layout_of
+from popc.cost.mapping import LINEAR, Layout, layout_of, placed_for_first
 from popc.cost.memory import MemoryWalk
 from popc.cost.phases import Cycles, Phase
 from popc.cost.pipeline import Timeline, pipeline_step
@@ -161,7 +161,7 @@ class _Estimator:
         self._plan = plan
         # What is computed at load lies as it is wanted, like weights.
         self._layouts: dict[Tensor, Layout] = {
-            tensor: WEIGHTS for op in schedule.load for tensor in op.outputs
+            tensor: placed_for_first(tensor) for op in schedule.load for tensor in op.outputs
         }
         self._chips = machine.target.num_ipus
         self.uses = CodeUses(machine.known.kinds, outlines=machine.settings.outlines)
@@ -387,10 +387,12 @@ def _turned(op: Op, layout: Layout) -> Layout:
     """The layout after a Transpose: it matters where the axis of the channels has gone."""
     perm = integers(op.attributes, "perm", ())
     rank, key = len(perm), f"{layout.key} {perm}"
-    channels = rank - 2 if layout.turned or layout.placed else rank - 1
+    weights = layout.placed and not layout.left
+    channels = rank - 2 if layout.turned or weights else rank - 1
     place = perm.index(channels) if channels in perm else channels
     if place >= rank - 2:
-        return replace(layout, key=key, turned=place == rank - 2, placed=False, image=False)
+        turned = place == rank - 2
+        return replace(layout, key=key, turned=turned, placed=False, left=False, image=False)
     return Layout(key, layout.tiles, turned=True)
 
 

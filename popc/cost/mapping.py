@@ -11,6 +11,7 @@ from popc_runtime.format import Array, DType
 from popc_runtime.ground.frozen import frozen
 
 __all__ = [
+    "LEFT",
     "LINEAR",
     "WEIGHTS",
     "WHOLE_ROWS",
@@ -21,6 +22,7 @@ __all__ = [
     "lanes_of",
     "layout_of",
     "linear_mapping",
+    "placed_for_first",
 ]
 
 _MIN_BYTES_PER_TILE = 128  # of poplibs' linear mapping: small tensors lie on few tiles
@@ -132,6 +134,7 @@ class Layout:
         turned: The last two axes have changed places since, so that matrix products find their
             second operand as they want it; channels are the second last axis.
         placed: It lies as the product wants it that reads it first: weights.
+        left: As the first operand of that.
         row_parts: Of the result of a matrix product, the tiles that share a row.
         rows: And the rows of which a tile has some elements.
         image: Channels are the second axis, and the outermost and the innermost one in memory.
@@ -143,6 +146,7 @@ class Layout:
     block: int = 0
     turned: bool = False
     placed: bool = False
+    left: bool = False
     row_parts: int = 1
     rows: int = 0
     image: bool = False
@@ -152,8 +156,20 @@ class Layout:
 LINEAR = Layout("linear")
 WEIGHTS = Layout("weights", placed=True)
 WHOLE_ROWS = Layout("rows", apart=True)
+LEFT = Layout("left operand", placed=True, left=True)
+_PRODUCTS = frozenset({"Gemm", "MatMul"})
 
 
 def layout_of(layouts: Table[Tensor, Layout], tensor: Tensor) -> Layout:
     """The layout of a tensor, of those that ops have given theirs."""
-    return layouts.get(tensor, WEIGHTS if tensor.kind.outlasts_runs else LINEAR)
+    layout = layouts.get(tensor)
+    if layout is not None:
+        return layout
+    return placed_for_first(tensor) if tensor.kind.outlasts_runs else LINEAR
+
+
+def placed_for_first(tensor: Tensor) -> Layout:
+    """The layout of what the host, or a program at load, lays out as its first reader wants it."""
+    first = next(iter(tensor.uses), None)
+    is_left = first is not None and first.op_type in _PRODUCTS and first.inputs[0] is tensor
+    return LEFT if is_left else WEIGHTS

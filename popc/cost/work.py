@@ -92,7 +92,7 @@ class Work:
         """
         layout = self.layout_of(tensor)
         if layout.placed:
-            return PLACED
+            return TURNED if layout.left and not last else PLACED
         return TURNED if layout.turned == last else OperandLayout(layout.block)
 
     def has(self, index: int) -> bool:

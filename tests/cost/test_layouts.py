@@ -98,3 +98,36 @@ def test_operands_of_gradients_are_transposed_by_vertices(*, outlined: bool) -> 
     # weight is read as it lies by its gradient.
     assert len(products) == 9 + 17
     assert len(transposing) == 9 + 7
+
+
+def _gradients(rows: int) -> CostReport:
+    """The gradients of a product of two variables, by both of them."""
+    b = NetworkBuilder("layer", "float16", training=True)
+    y = b("MatMul", b.weight("x", rows, 768), b.weight("w", 768, 2304))
+    b("ReduceSum", b("Mul", y, b.weight("dy", rows, 2304)), name="loss", keepdims=0)
+    return popc.estimate(
+        b.model([], [b.floats("loss")]),
+        options={"target": "ipu2"},
+        loss={"type": "identity", "input": "loss"},
+        optimizer={"type": "sgd", "learning_rate": 0.1},
+    )
+
+
+def _steps(report: CostReport, name: str) -> list[str]:
+    op = next(op for op in report.ops if op.op_type == "MatMul" and str(op.name) == name)
+    return [phase.name for phase in op.phases]
+
+
+def test_weights_are_transposed_straight_into_the_order_of_a_gradient() -> None:
+    """poplin's fullyConnectedWeightTranspose, where weights are the field of the convolution."""
+    report = _gradients(128)
+    plan = next(op.plans[0] for op in report.ops if str(op.name) == "Gradient___x")
+    steps = _steps(report, "Gradient___x")
+    assert "transpose" in steps
+    assert ("transform" in steps) == ("swapped" not in plan)
+
+
+def test_gradients_by_weights_copy_what_another_product_has_as_it_wants() -> None:
+    """Both operands lie with their features side by side, and here rows are the channels."""
+    steps = _steps(_gradients(128), "Gradient___w")
+    assert steps[:2] == ["transpose", "transform"]

@@ -8,6 +8,7 @@ from popc.cost.planner.pool import PoolPlan, PoolProblem, plan_pool
 from popc.cost.planner.problem import (
     PLACED,
     ROWS,
+    TRANSPOSED,
     TURNED,
     ConvProblem,
     OperandLayout,
@@ -19,6 +20,7 @@ from popc.cost.planner.search import Planner
 __all__ = [
     "PLACED",
     "ROWS",
+    "TRANSPOSED",
     "TURNED",
     "ConvProblem",
     "Dims",

@@ -8,7 +8,15 @@ from typing import Final
 from popc.cost.formulas.numbers import BYTES
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["PLACED", "ROWS", "TURNED", "ConvProblem", "OperandLayout", "matmul_problem"]
+__all__ = [
+    "PLACED",
+    "ROWS",
+    "TRANSPOSED",
+    "TURNED",
+    "ConvProblem",
+    "OperandLayout",
+    "matmul_problem",
+]
 
 
 @frozen
@@ -22,12 +30,15 @@ class OperandLayout:
         groups: Conv groups that lie side by side, too, each with such a block.
         turned: Other elements lie between those of neighbouring channels.
         placed: It lies as the plan wants it, whatever that is: weights are laid out at load.
+        straight: Turned, and what transposes it writes it as the plan wants it, if operands change
+            places: poplin's fullyConnectedWeightTranspose.
     """
 
     block: int = 0
     groups: int = 1
     turned: bool = False
     placed: bool = False
+    straight: bool = False
 
     @property
     def run(self) -> int:
@@ -38,6 +49,7 @@ class OperandLayout:
 PLACED: Final = OperandLayout(placed=True)
 ROWS: Final = OperandLayout()
 TURNED: Final = OperandLayout(turned=True)
+TRANSPOSED: Final = OperandLayout(turned=True, straight=True)
 
 
 @frozen

@@ -73,8 +73,6 @@ def transform(
     sizes = inputs * size, weights * size
     used = copies_inputs(problem, method), copies_weights(problem, method)
     expected = _expected(problem, method, (*sizes, outputs), target)
-    if not any(used):
-        return CandidateStep("transform", expected=expected)
     parts: list[tuple[Count, int]] = []
     moved: Count = 0
     exchanges = 0
@@ -83,13 +81,15 @@ def transform(
     for lie, bytes_, copied, first, side in zip(
         (problem.inputs_lie, problem.weights_lie), sizes, used, turned_first, sides, strict=True
     ):
-        if copied:
+        if copied and not (lie.straight and side and problem.swapped):
             run = _run(lie, problem, method)
             whole = np.where(first, bytes_, 0) if side else 0 if lie.turned else bytes_
             parts.append((whole, movement.smallest_piece(run * size)))
             parts.append((bytes_ - whole, movement.smallest_piece(size)))
             if not lie.block:  # blocks become others where they are
                 moved, exchanges = moved + bytes_, 1
+    if not parts:
+        return CandidateStep("transform", expected=expected)
     payload = movement.exchange_cycles(moved, target.exchange.bytes_per_cycle)
     copy = movement.copy_cycles(*parts)
     return CandidateStep("transform", payload, copy, exchanges, launches=1, expected=expected)

@@ -6,6 +6,7 @@ from math import prod
 from typing import Final
 
 from popc.cost.mapping import Layout
+from popc.cost.planner import TRANSPOSED
 from popc.cost.rules.common import CostRule, batch_of, epilogue
 from popc.cost.work import Work
 from popc.ir import Shape
@@ -28,6 +29,8 @@ def product_sizes(a: Shape, b: Shape, size: int) -> tuple[int, int, int, int]:
 def _product(work: Work, sizes: tuple[int, int, int, int]) -> None:
     a, b = work.op.operand(0), work.op.operand(1)
     lie = work.lying(a, last=True), work.lying(b, last=False)
+    if work.backward and lie[1].turned and not lie[0].turned:
+        lie = lie[0], TRANSPOSED
     plan = work.matmul(*sizes, work.result().dtype, lie=lie)
     tiles = -(-work.result().size // max(plan.outputs_per_tile, 1))
     tiles = min(max(tiles, 1), work.machine.target.compute_tiles)
