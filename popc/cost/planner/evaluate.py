@@ -12,6 +12,7 @@ from popc.cost.formulas.mac import horizontal_mac, outer_product, slic, vertical
 from popc.cost.formulas.numbers import BYTES, VECTOR, Count, ceil_div
 from popc.cost.planner.candidates import Candidates
 from popc.cost.planner.methods import Method, VertexKind, slic_chains
+from popc.cost.planner.padding import pad, padding_elements
 from popc.cost.planner.problem import ConvProblem
 from popc.cost.planner.steps import CandidateStep, Shares, taken
 from popc.cost.planner.transform import copies_inputs, copies_weights, transform, transpose
@@ -61,9 +62,12 @@ def _reach(problem: ConvProblem, axis: int, outputs: Count, taps: Count) -> Coun
     return np.minimum(ceil_div(span, problem.spread[axis]), max(problem.inputs[axis], 1))
 
 
-def _met(problem: ConvProblem, shares: Shares) -> tuple[Count, Count]:
-    """Rows and columns of results of a tile that a kernel position meets."""
-    rows = ceil_div(shares.rows, problem.spread[0])
+def _met(problem: ConvProblem, method: Method, shares: Shares) -> tuple[Count, Count]:
+    """Rows and columns of results of a tile that a kernel position meets.
+
+    For vertices that take several rows of the kernel at once there are zeros between rows.
+    """
+    rows = ceil_div(shares.rows, problem.spread[0] if method.filter_height == 1 else 1)
     return shares.batch * rows, ceil_div(shares.columns, problem.spread[1])
 
 
@@ -92,6 +96,7 @@ def evaluate(problem: ConvProblem, method: Method, splits: Candidates, target: T
         _slice(problem, splits, shares),
         transpose(problem, method, splits, shares, target),
         transform(problem, method, splits, shares, outputs, target),
+        pad(problem, method, shares, target),
         _convolve(problem, method, splits, shares, target),
         *_reduce(problem, shares, depth, target),
         _cast(problem, depth, outputs),
@@ -178,7 +183,7 @@ def _sources(problem: ConvProblem, splits: Candidates, shares: Shares) -> Count:
 
 def _vertex(problem: ConvProblem, method: Method, shares: Shares, conv: Conv) -> Count:
     """Cycles of the vertex of ``method`` on the busiest tile."""
-    rows, width = _met(problem, shares)
+    rows, width = _met(problem, method, shares)
     positions = shares.kernel_rows * problem.kernel[1]
     float_partials = problem.partials_type == "float"
     if method.kind is VertexKind.AMP:
@@ -234,7 +239,7 @@ def _amp(problem: ConvProblem, method: Method, shares: Shares, conv: Conv) -> Co
         float_partials=problem.partials_type == "float",
         quarter_inputs=problem.inputs_type == "quarter",
     )
-    rows, columns = _met(problem, shares)
+    rows, columns = _met(problem, method, shares)
     tile = TileConv(
         shares.groups,
         shares.in_groups,
@@ -318,7 +323,7 @@ def _temporary(
     partials = shares.partials * partial
     if method.kind is VertexKind.SLIC:
         partials = partials + ceil_div(partials, np.maximum(shares.groups, 1)) + 200
-    working = inputs + weights + partials
+    working = inputs + weights + partials + padding_elements(problem, method, shares) * size
     transforms: Count = 0
     if copies_inputs(problem, method):
         transforms = 2 * inputs
