@@ -8,9 +8,8 @@
 tests/CMakeLists.txt there describes: sums are 32 bits wide.  Products, reductions and recurrent
 layers run forward only; the others are a step of training, which is forward, both gradients and the
 update of the weights, if there are any.  It models phases as this project does, but not the launch
-of vertices, and no conflicts of exchanges.  Operands of its pools lie in groups of 8 channels,
-which have to be made sixteens; here they lie as the pool wants them.  Its products are planned as
-poplin did then, with columns for the field (`vendor_layers.toml`).
+of vertices, and no conflicts of exchanges.  Operands of its pools lie in groups of 8 channels.  Its
+products are planned as poplin did then, with columns for the field (`vendor_layers.toml`).
 """
 
 from __future__ import annotations
@@ -24,8 +23,15 @@ from statistics import mean
 from typing import Any, Final
 
 from benchmarks.layer_models import Layer, model_of
-from popc.compiler import plan_program
-from popc.reporting.estimation import costs_of
+from popc.compiler import Planned, plan_program
+from popc.cost.machine import CostMemo, Machine
+from popc.cost.mapping import Layout
+from popc.cost.planner import Planner
+from popc.cost.rules import RULES
+from popc.cost.settings import CostSettings
+from popc.cost.transfers import op_cycles
+from popc.cost.work import Work
+from popc.reporting.estimation import costs_of, target_of
 from popc.request import CompileRequest
 
 __all__ = ["Layer", "cycles_of", "deviations", "read_layers"]
@@ -35,6 +41,7 @@ _TARGET: Final = str(_LAYERS.with_suffix(".toml"))
 # What moves data between host and chip, and in training the loss; Poplar's figures have neither.
 _HOST: Final = frozenset({"HostLoad", "HostStore"})
 _LOSS: Final = frozenset({"Mul", "ReduceSum"})
+_POOLS: Final = frozenset({"MaxPool", "MaxPoolGrad"})
 _OTHER_UPDATES: Final = {"UpdatedVar___x", "UpdatedVar___dy"}
 
 
@@ -86,10 +93,29 @@ def cycles_of(layer: Layer, target: str = _TARGET) -> int:
     if layer.tiles:
         options["tiles_per_ipu"] = layer.tiles
     request = CompileRequest.of(model_of(layer), options=options, **training)
-    report = costs_of(plan_program(request, request.load()))
+    planned = plan_program(request, request.load())
+    if layer.kind == "pool":
+        return _of_pool(planned)
+    report = costs_of(planned)
     beside = _HOST | _LOSS if layer.trained else _HOST
     layer_ops = (op for op in report.ops if op.op_type not in beside)
     return sum(op.cycles.total for op in layer_ops if str(op.name) not in _OTHER_UPDATES)
+
+
+def _of_pool(planned: Planned) -> int:
+    """The cycles of a pool and its gradient, whose operands lie in groups of eight channels."""
+    target = target_of(planned.options)
+    machine = Machine(target, CostSettings(), CostMemo(Planner(target)))
+    given = Layout("given", block=8, image=True)
+    layouts = dict.fromkeys(planned.graph.variables, given)
+    cycles = 0
+    for op in planned.schedule.orders[planned.graph]:
+        if op.op_type in _POOLS:
+            work = Work(op, machine, layouts)
+            RULES[op.op_type](work)
+            layouts |= dict.fromkeys(op.outputs, work.layout or given)
+            cycles += op_cycles(work.phases, target).total
+    return cycles
 
 
 def deviations(layers: Iterable[Layer]) -> dict[str, list[float]]:

@@ -7,6 +7,9 @@ from math import ceil
 
 import pytest
 
+import popc
+from benchmarks.layer_models import model_of
+from benchmarks.layers import read_layers
 from popc.cost.formulas.pooling import PoolWork, pooling
 from popc.cost.planner import PoolProblem, plan_pool
 from popc.target import find_target
@@ -85,3 +88,24 @@ def test_fields_have_any_number_of_axes() -> None:
     )
     assert plan_pool(line, _TARGET).compute > 0
     assert plan_pool(volume, _TARGET).compute > 0
+
+
+def _steps_of(kind: str) -> list[tuple[str, int]]:
+    """Names and exchanges of the steps of a gradient."""
+    layer = next(layer for layer in read_layers() if layer.kind == "pool")
+    model = model_of(layer)
+    model.graph.node[0].op_type = kind
+    report = popc.estimate(
+        model,
+        options={"target": "ipu2"},
+        loss={"type": "identity", "input": "loss"},
+        optimizer={"type": "sgd", "learning_rate": 0.1},
+    )
+    op = next(op for op in report.ops if op.op_type == f"{kind}Grad")
+    return [(phase.name, phase.exchanges) for phase in op.phases]
+
+
+def test_gradients_of_maxima_go_to_where_these_lie_first() -> None:
+    """poolInputGradientImpl copies them, as all three operands go through windows; not of sums."""
+    assert _steps_of("MaxPool") == [("gradient", 1), ("operands", 1), ("pool", 0)]
+    assert _steps_of("AveragePool") == [("operands", 1), ("pool", 0)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from popc.cost.formulas.numbers import WORKERS, Count, ceil_div
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["PoolWork", "pooling"]
+__all__ = ["PoolWork", "pooling", "regroup_cycles"]
 
 
 @frozen
@@ -44,3 +44,8 @@ def pooling(work: PoolWork, *, maximum: bool, backward: bool) -> Count:
     zeros = work.groups * (4 + ceil_div(elements * work.vectors, WORKERS))
     begin = 17 + 2 + zeros + 6 + 2 + 2 + (1 if maximum else 2) + (10 if backward else 0) + 10
     return 7 + WORKERS * (begin + rows * row + 1) + 6
+
+
+def regroup_cycles(bytes_: Count) -> Count:
+    """Giving data of a tile groups of other channels: a word a cycle, popnn's planner expects."""
+    return bytes_ // 4

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from popc.cost.formulas.numbers import BYTES, VECTOR, ceil_div
-from popc.cost.formulas.pooling import PoolWork, pooling
+from popc.cost.formulas.pooling import PoolWork, pooling, regroup_cycles
 from popc.cost.planner.candidates import split_counts
 from popc.target import Target
 from popc_runtime.format import Array
@@ -102,7 +102,7 @@ def _best(problem: PoolProblem, blocks: Sequence[int], target: Target) -> tuple[
         compute = np.maximum(compute, _compute(problem, smaller))
     bytes_ = _expected(problem, parts) * BYTES[problem.lanes]
     exchange = bytes_ // target.exchange.bytes_per_cycle
-    cycles = compute + exchange + np.where(parts.block != problem.block, bytes_ // 4, 0)
+    cycles = compute + exchange + np.where(parts.block != problem.block, regroup_cycles(bytes_), 0)
     at = int(np.argmin(cycles))
     channels = int(parts.batch[at] * parts.groups[at] * parts.block[at])
     sizes = [int(size[at]) for size in parts.field]

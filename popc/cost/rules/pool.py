@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from popc.cost.formulas import movement
+from popc.cost.formulas.pooling import regroup_cycles
 from popc.cost.mapping import Layout, device_bytes, lanes_of
 from popc.cost.planner import PoolPlan, PoolProblem, plan_pool
 from popc.cost.rules.common import CostRule, dims_along
@@ -44,28 +44,49 @@ def _pool(work: Work, *, maximum: bool, backward: bool) -> None:
         backward,
     )
     plan = plan_pool(problem, work.machine.target)
-    _fetch(work, plan, x.size)
+    copied = _bring_to_maxima(work) if maximum and backward else None
+    _fetch(work, plan, x.size, copied)
     work.compute("pool", plan.compute, "Pooling", temporary=plan.results * device_bytes(y.dtype))
     work.layout = Layout(f"pool {plan.block}", plan.tiles, plan.block, image=True)
 
 
-def _fetch(work: Work, plan: PoolPlan, windowed: int) -> None:
+def _bring_to_maxima(work: Work) -> int:
+    """Copy a gradient to where the pool's results lie, first of all: poolInputGradientImpl.
+
+    The channels in a group from then on.
+    """
+    gradient, block = work.op.operand(0), _block(work, _maxima(work))
+    share = work.machine.share(gradient.type.size, gradient.type.dtype)
+    bytes_ = share * device_bytes(gradient.type.dtype)
+    work.receive("gradient", bytes_, sources=4)
+    if _block(work, gradient) != block:
+        work.compute("transform", regroup_cycles(bytes_), "Copy", 2 * bytes_)
+    return block
+
+
+def _maxima(work: Work) -> Tensor:
+    """The operand of a gradient that the pool has made: as large as the gradient."""
+    gradient, *others = work.op.present_inputs
+    return next((other for other in others if other.type == gradient.type), gradient)
+
+
+def _fetch(work: Work, plan: PoolPlan, windowed: int, copied: int | None) -> None:
     """Bring what a tile needs there, in the plan's groups of channels.
 
-    Of operands as large as the first, of ``windowed`` elements, a tile needs windows.
+    Of operands as large as the first, of ``windowed`` elements, a tile needs windows; the first one
+    may have been ``copied`` into groups of so many channels.
     """
-    received = 0
-    regrouped: list[tuple[int, int]] = []
-    for tensor in work.op.present_inputs:
+    received = regrouped = 0
+    for index, tensor in enumerate(work.op.present_inputs):
         size = device_bytes(tensor.type.dtype)
         bytes_ = (plan.operands if tensor.type.size == windowed else plan.results) * size
         received += bytes_
-        block = _block(work, tensor)
+        block = _block(work, tensor) if index or copied is None else copied
         if block != plan.block:
-            regrouped.append((bytes_, movement.smallest_piece(min(block, plan.block) * size)))
+            regrouped += bytes_
     work.receive("operands", received, sources=4 * len(work.op.present_inputs))
     if regrouped:
-        work.compute("transform", movement.copy_cycles(*regrouped), "Copy", received)
+        work.compute("transform", regroup_cycles(regrouped), "Copy", received)
 
 
 def _block(work: Work, tensor: Tensor) -> int:
