@@ -8,8 +8,10 @@
 tests/CMakeLists.txt there describes: sums are 32 bits wide.  Products, reductions and recurrent
 layers run forward only; the others are a step of training, which is forward, both gradients and the
 update of the weights, if there are any.  It models phases as this project does, but not the launch
-of vertices, and no conflicts of exchanges.  Operands of its pools lie in groups of 8 channels.  Its
-products are planned as poplin did then, with columns for the field (`vendor_layers.toml`).
+of vertices, and no conflicts of exchanges.  Its tools run what is forward and what is backward one
+after the other, and each run begins with a sync, which costs here count with transfers from the
+host.  Operands of its pools lie in groups of 8 channels.  Its products are planned as poplin did
+then, with columns for the field (`vendor_layers.toml`).
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from popc.cost.transfers import op_cycles
 from popc.cost.work import Work
 from popc.reporting.estimation import costs_of, target_of
 from popc.request import CompileRequest
+from popc.target import Target
 
 __all__ = ["Layer", "cycles_of", "deviations", "read_layers"]
 
@@ -95,11 +98,17 @@ def cycles_of(layer: Layer, target: str = _TARGET) -> int:
     request = CompileRequest.of(model_of(layer), options=options, **training)
     planned = plan_program(request, request.load())
     if layer.kind == "pool":
-        return _of_pool(planned)
+        return _of_pool(planned) + _starts(layer, target_of(planned.options))
     report = costs_of(planned)
     beside = _HOST | _LOSS if layer.trained else _HOST
     layer_ops = (op for op in report.ops if op.op_type not in beside)
-    return sum(op.cycles.total for op in layer_ops if str(op.name) not in _OTHER_UPDATES)
+    cycles = sum(op.cycles.total for op in layer_ops if str(op.name) not in _OTHER_UPDATES)
+    return cycles + _starts(layer, report.target)
+
+
+def _starts(layer: Layer, target: Target) -> int:
+    """Syncs of all tiles with which runs begin: of a pass forward, and of one backward."""
+    return (1 + layer.trained) * target.exchange.sync_cycles
 
 
 def _of_pool(planned: Planned) -> int:

@@ -19,7 +19,7 @@ from benchmarks.layers import cycles_of, read_layers
         ("conv", 0.07),
         ("conv, depthwise", 0.25),
         ("conv of images", 0.25),
-        ("reduction", 0.15),
+        ("reduction", 0.10),
         ("pool", 0.08),
         ("lstm, half", 0.08),
         ("lstm, float", 0.08),
