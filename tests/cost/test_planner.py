@@ -39,8 +39,8 @@ def _ranges(size: int, parts: int) -> list[range]:
 def _check_cover(problem: ConvProblem, plan: Plan) -> None:
     """Every multiplication happens on exactly one tile and in one serial step."""
     form = problem.flattened()
-    if plan.expanded > 1:
-        rows = plan.expanded > form.kernel[1]
+    if plan.expanded:
+        rows = plan.expanded > form.kernel[1] or form.positions == 1
         form = form.with_kernel_in_channels(rows=rows)
     if plan.swapped:
         form = form.with_operands_swapped()
@@ -269,6 +269,20 @@ def test_weight_gradients_become_products(
     assert plan.expanded == kernel * kernel
     assert plan.fits
     _check_cover(problem, plan)
+
+
+@pytest.mark.parametrize("channels", [(64, 64), (256, 512), (1024, 512)])
+def test_strides_without_a_kernel_leave_the_field_as_it_is(channels: tuple[int, int]) -> None:
+    """Rows and batch are one only where elements between strides have been left out before."""
+    dense = ConvProblem("half", "float", "half", 1, 4, (28, 28), *channels, inputs=(28, 28))
+    strided = replace(dense, strides=(2, 2), inputs=(56, 56))
+    assert strided.flattened() == strided
+    assert dense.flattened().field == (1, 4 * 28 * 28)
+    plan, quick = (Planner(_TARGET).plan(problem, 0.6) for problem in (strided, dense))
+    assert any(part.name == "transform" for part in plan.parts) == (plan.expanded == 1)
+    cycles, least = (sum(part.compute + part.exchange for part in p.parts) for p in (plan, quick))
+    assert cycles > least
+    _check_cover(strided, plan)
 
 
 def _transform(problem: ConvProblem, method: Method) -> tuple[int, int]:

@@ -95,7 +95,7 @@ class Plan:
 
     def __str__(self) -> str:
         extra = (" swapped" if self.swapped else "") + (
-            f" expanded {self.expanded}" if self.expanded > 1 else ""
+            f" expanded {self.expanded}" if self.expanded else ""
         )
         return f"{self.method}: {self.splits}{extra}"
 
@@ -103,7 +103,8 @@ class Plan:
 def vertex_of(part: PlanStep, problem: ConvProblem, plan: Plan) -> str:
     """The name of the vertex of a step; AMP has one for a single kernel position."""
     kind = plan.method.kind
-    single = problem.positions in {1, plan.expanded}
+    flat = plan.expanded > 0 or problem.strides == (1, 1)
+    single = flat and problem.positions in {1, plan.expanded}
     own = f"Conv {kind}" if single or kind is not VertexKind.AMP else f"Conv {kind} nx1"
     return _VERTICES.get(part.name, own)
 

@@ -69,7 +69,8 @@ class ConvProblem:
         product: Of matrices, not a convolution with a single kernel position.
         backward: A gradient, for which operands that lie turned are transposed.
         swapped: The operands have changed places; for descriptions.
-        expanded: The kernel positions that have become input channels; they multiply the input.
+        expanded: The kernel positions that have become input channels, which multiplies the input;
+            1 if only elements between strides have been left out, 0 if nothing has been done.
     """
 
     inputs_type: str
@@ -90,7 +91,7 @@ class ConvProblem:
     product: bool = False
     backward: bool = False
     swapped: bool = False
-    expanded: int = 1
+    expanded: int = 0
 
     @property
     def positions(self) -> int:
@@ -121,8 +122,11 @@ class ConvProblem:
         )
 
     def flattened(self) -> ConvProblem:
-        """Without batch and rows if there is one kernel position: the field is a single row."""
-        if self.positions != 1:
+        """Without batch and rows if there is one kernel position: the field is a single row.
+
+        Poplin's dimCanBeFlattened: not where windows are further apart than one place.
+        """
+        if self.positions != 1 or self.strides != (1, 1):
             return self
         width = self.batch * self.field[0] * self.field[1]
         return replace(
@@ -159,7 +163,7 @@ class ConvProblem:
             spread=(1 if rows else self.spread[0], 1),
             inputs=(self.field[0] if rows else self.inputs[0], self.field[1]),
             inputs_lie=ROWS,
-            expanded=self.expanded * taps,
+            expanded=max(self.expanded, 1) * taps,
         ).flattened()
 
 

@@ -134,11 +134,12 @@ def _forms(problem: ConvProblem) -> Iterator[ConvProblem]:
     """The problem, and others with the same result."""
     flat = problem.flattened()
     yield flat
-    if flat.positions == 1:
+    if flat.positions == 1 and flat.strides == (1, 1):
         yield flat.with_operands_swapped()
     elif _may_expand(flat):
-        yield flat.with_kernel_in_channels(rows=False)
-        if flat.kernel[0] > 1:
+        if flat.positions > 1:
+            yield flat.with_kernel_in_channels(rows=False)
+        if flat.kernel[0] > 1 or flat.positions == 1:
             product = flat.with_kernel_in_channels(rows=True)
             yield product
             yield product.with_operands_swapped()
