@@ -37,8 +37,8 @@ def shares_of(problem: ConvProblem, method: Method, splits: Candidates) -> Share
     kernel_rows = ceil_div(ceil_div(problem.kernel[0], method.filter_height), splits.kernel)
     batch = ceil_div(problem.batch, splits.batch)
     lanes = groups * method.conv_group
-    height = _reach(problem, 0, rows, kernel_rows * method.filter_height)
-    width = _reach(problem, 1, columns, problem.kernel[1])
+    height = problem.reach(0, rows, kernel_rows * method.filter_height)
+    width = problem.reach(1, columns, problem.kernel[1])
     channels = in_groups * method.in_group
     outs = out_groups * method.out_group
     taps = kernel_rows * method.filter_height * problem.kernel[1]
@@ -54,12 +54,6 @@ def shares_of(problem: ConvProblem, method: Method, splits: Candidates) -> Share
         weights=lanes * channels * outs * taps,
         partials=lanes * batch * rows * columns * outs,
     )
-
-
-def _reach(problem: ConvProblem, axis: int, outputs: Count, taps: Count) -> Count:
-    """Input rows, or columns, that ``outputs`` results read."""
-    span = (outputs - 1) * problem.strides[axis] + (taps - 1) * problem.dilations[axis] + 1
-    return np.minimum(ceil_div(span, problem.spread[axis]), max(problem.inputs[axis], 1))
 
 
 def _met(problem: ConvProblem, method: Method, shares: Shares) -> tuple[Count, Count]:

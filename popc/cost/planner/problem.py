@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from popc.cost.formulas.numbers import BYTES
+import numpy as np
+
+from popc.cost.formulas.numbers import BYTES, Count, ceil_div
 from popc_runtime.ground.frozen import frozen
 
 __all__ = [
@@ -109,6 +111,11 @@ class ConvProblem:
     def element_bytes(self) -> int:
         """Bytes of an element of the operands."""
         return BYTES[self.inputs_type]
+
+    def reach(self, axis: int, outputs: Count, taps: Count) -> Count:
+        """Input rows, or columns, that ``outputs`` results read through ``taps`` of the kernel."""
+        span = (outputs - 1) * self.strides[axis] + (taps - 1) * self.dilations[axis] + 1
+        return np.minimum(ceil_div(span, self.spread[axis]), max(self.inputs[axis], 1))
 
     def nowhere_empty(self) -> ConvProblem:
         """With sizes of at least one, so that there is something to plan."""

@@ -69,7 +69,7 @@ def transform(
 ) -> CandidateStep:
     """Copies of operands that do not lie as the plan wants them."""
     size = problem.element_bytes
-    inputs, weights = _elements(splits, shares)
+    inputs, weights = _elements(problem, method, splits, shares)
     sizes = inputs * size, weights * size
     used = copies_inputs(problem, method), copies_weights(problem, method)
     expected = _expected(problem, method, (*sizes, outputs), target)
@@ -103,7 +103,7 @@ def transpose(
     cycles: Count = 0
     moved: Count = 0
     for elements, used, side in zip(
-        _elements(splits, shares), _transposed(problem, splits), sides, strict=True
+        _elements(problem, method, splits, shares), _transposed(problem, splits), sides, strict=True
     ):
         if side:
             own = movement.transpose_cycles(elements, side, method.in_group, size)
@@ -114,10 +114,20 @@ def transpose(
     return CandidateStep("transpose", payload, cycles, steps, steps, expected=0)
 
 
-def _elements(splits: Candidates, shares: Shares) -> tuple[Count, Count]:
-    """Elements of inputs and weights on a tile before they are fetched."""
+def _elements(
+    problem: ConvProblem, method: Method, splits: Candidates, shares: Shares
+) -> tuple[Count, Count]:
+    """Elements of inputs and weights on a tile before they are fetched.
+
+    Tiles that share the kernel's rows read different rows of the input, but for what overlaps.
+    """
+    taps = shares.kernel_rows * method.filter_height
+    read = problem.reach(0, shares.rows, taps)
+    rows = problem.reach(0, shares.rows, problem.kernel[0])
     inputs = shares.inputs * splits.in_channels * splits.field * splits.groups
+    inputs = ceil_div(inputs, read) * rows
     weights = shares.weights * splits.in_channels * splits.out_channels * splits.groups
+    weights = weights * splits.kernel
     return ceil_div(inputs, splits.tiles), ceil_div(weights, splits.tiles)
 
 
