@@ -21,6 +21,7 @@ from tests.support.oracles import (
     import_graph,
     one_node_model,
     run_ir,
+    run_onnxruntime,
     run_op,
 )
 
@@ -242,6 +243,29 @@ def test_short_masks_hide_the_rest(kind: npt.DTypeLike) -> None:
     q, k, v = operands
     expected, _ = _reference(q, k[:, :, :4], v[:, :, :4], scale=0.5)
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.float64])
+@pytest.mark.parametrize("softcap", [0.0, 1.5])
+def test_composed_masks_of_doubles(kind: npt.DTypeLike, softcap: float) -> None:
+    """A mask, causality and lengths at once, as onnxruntime's kernel of float32 composes them.
+
+    Of float64 it has no kernel: an older function body stands in, whose causality knows no lengths.
+    """
+    operands = _qkv(kv_heads=2, rows=3, keys=7, dtype=np.float64)
+    mask = _values(2, 1, 3, 7) > -1 if kind is np.bool_ else _values(2, 1, 3, 7, dtype=kind)
+    mask[..., 0] = kind is np.bool_
+    inputs: list[Array | None] = [*operands, mask, None, None, np.array([5, 7])]
+    attributes: dict[str, Any] = {"is_causal": 1, "softcap": softcap, "qk_matmul_output_mode": 3}
+    actual = run_op("Attention", inputs, attributes, opset=24, outputs=4)
+    narrow = [
+        x.astype(np.float32) if x is not None and x.dtype == np.float64 else x for x in inputs
+    ]
+    model = one_node_model("Attention", narrow, attributes, opset=24, outputs=4)
+    feeds = {f"x{i}": x for i, x in enumerate(narrow) if x is not None}
+    for result, expected in zip(actual, run_onnxruntime(model, feeds), strict=True):
+        assert result.dtype == np.float64
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx.reference import ReferenceEvaluator
 
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array, Attribute
-from tests.support.oracles import assert_matches_onnxruntime, run_ir, run_op
+from tests.support.oracles import assert_matches_onnxruntime, one_node_model, run_ir, run_op
 
 _RNG = np.random.default_rng(13)
 
@@ -158,6 +160,24 @@ def test_unpool_reverses_pool() -> None:
     kept[indices.ravel()] = True
     np.testing.assert_array_equal(actual.ravel(), np.where(kept, x.ravel(), 0))
     assert_matches_onnxruntime("MaxUnpool", [values, indices], window)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_unpool_to_larger_shape_as_in_onnx(dtype: npt.DTypeLike) -> None:
+    """ONNX's test of an output shape: indices count over the 4 x 4 that the window gives.
+
+    onnxruntime (1.32) lets them count over the 5 x 5 of the output shape, in every element type.
+    """
+    x = np.array([[[[5, 6], [7, 8]]]], dtype)
+    indices = np.array([[[[5, 7], [13, 15]]]])
+    shape = np.array([1, 1, 5, 5], np.int64)
+    window: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    (actual,) = run_op("MaxUnpool", [x, indices, shape], window, constants={2})
+    model = one_node_model("MaxUnpool", [x, indices, shape], window)
+    feeds = {"x0": x, "x1": indices, "x2": shape}
+    (expected,) = ReferenceEvaluator(model).run(None, feeds)
+    np.testing.assert_array_equal(actual, expected)
+    assert actual.dtype == dtype
 
 
 def test_unpool_to_larger_shape() -> None:
