@@ -87,9 +87,14 @@ class _UnusualError(Exception):
 def _without_weights(
     data: memoryview, start: int, end: int, way: tuple[int, ...], place: dict[str, str]
 ) -> Iterator[bytes | memoryview]:
-    """The message from ``start`` to ``end``, without the large fields at the end of the ``way``."""
+    """The message from ``start`` to ``end``, without the large fields at the end of the ``way``.
+
+    Where they are stands behind all other fields, of which one may say that they are not elsewhere:
+    of a field that is there twice, the last one counts.
+    """
     number, *further = way
     copied = start
+    left_out = []
     while start < end:
         tag, value = _varint(data, start)
         if tag & 7 != _LEN:
@@ -104,11 +109,12 @@ def _without_weights(
                 yield _written(tag) + _written(sum(map(len, inner)))
                 yield from inner
             else:
-                yield _elsewhere({**place, "offset": str(value), "length": str(length)})
+                left_out.append({**place, "offset": str(value), "length": str(length)})
         start = value + length
     if start != end:
         raise _UnusualError
     yield data[copied:end]
+    yield from map(_elsewhere, left_out)
 
 
 def _elsewhere(place: dict[str, str]) -> bytes:

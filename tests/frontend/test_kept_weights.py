@@ -79,6 +79,20 @@ def test_large_weights_are_views_of_the_file(tmp_path: Path) -> None:
     assert kept.external_files() == {}
 
 
+def test_tensors_that_were_in_other_files_before(tmp_path: Path) -> None:
+    """The package onnx, having read a tensor's own file, writes behind its data: not elsewhere."""
+    weights = _weights()
+    path = _saved(tmp_path, _model(weights).SerializeToString())
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="w", size_threshold=0)
+    joined = onnx.load(path)
+    assert all(tensor.HasField("data_location") for tensor in joined.graph.initializer)
+    kept = load_model(_saved(tmp_path, joined.SerializeToString()), keeps_weights=True)
+    assert kept.kept is not None
+    found = _arrays(kept)
+    for name, array in weights.items():
+        np.testing.assert_array_equal(found[name].view(array.dtype), array)
+
+
 def test_archives_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _saved(tmp_path, _model(_weights()).SerializeToString())
     kept = popc.compile(path).to_bytes()
