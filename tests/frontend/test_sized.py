@@ -145,6 +145,9 @@ one-hot of a size: int64: n = Size(r) d = Constant<value_ints = [0, 1]>() i =
     Constant<value_floats = [0.0, 2.0, -1.0]>() out = OneHot(i, n, d)
 normalised: float: a = Constant<value_floats = [1.0, 2.0, 3.0, 4.0, 5.0]>() out =
     LayerNormalization(r, a)
+triangle: float: t = Transpose(r) a = MatMul(r, t) j = Constant<value_int = -1>() out =
+    Trilu<upper = 0>(a, j)
+triangle above: float: out = Trilu(r)
 expanded as PyTorch does: float: a = Shape(r) m = Equal(t, lm1) t = Concat<axis = 0>(n, q) n =
     Slice(a, l0, l1) q = Constant<value_ints = [5]>() s = Shape(t) o = ConstantOfShape<value =
     int64[1] {1}>(s) u = Where(m, o, t) w = Gather<axis = 0>(y, l1) out = Expand(w, u)

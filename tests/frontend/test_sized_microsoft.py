@@ -54,6 +54,8 @@ _CASES: Final = {
     "sum that is normalised": "g = Constant<value_floats = [1.0, 2.0, 3.0, 4.0, 5.0]>() a = Neg(r) "
     "h = Mul(r, r) "
     "n, m, v, out = com.microsoft.SkipSimplifiedLayerNormalization(a, h, g)",
+    "normalised by squares": "g = Constant<value_floats = [1.0, 2.0, 3.0, 4.0, 5.0]>() "
+    "out = SimplifiedLayerNormalization(r, g)",
     "convolution": "w = Constant<value = float[2, 1, 3] {1, 2, 3, 4, 5, -6}>() "
     "a = Unsqueeze(r, l1) "
     'out = com.microsoft.FusedConv<activation = "Relu", kernel_shape = [3]>(a, w)',

@@ -165,8 +165,8 @@ def _from_front(node: SizedNode, places: Tensor, size: Tensor, outside: int) -> 
     return node.emit("Where", [node.emit("Less", [places, zero]), counted, places])
 
 
-def _quantize(node: SizedNode) -> Value:
-    """Scales have a size of their own, along one axis or along all."""
+def _by_first(node: SizedNode) -> Value:
+    """Every element by itself, or by its place; other operands have sizes of their own."""
     x, others = node.first_sized()
     (result,) = node.plain([x.padded, *others])
     return node.value_of(result, x.counts)
@@ -229,7 +229,7 @@ RULES: Final[dict[str, SizedRule]] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     **dict.fromkeys(_OF_ROWS, _rows),
     **dict.fromkeys(("RandomNormalLike", "RandomUniformLike"), _drawn),
-    "DequantizeLinear": _quantize,
+    "DequantizeLinear": _by_first,
     "DynamicQuantizeLinear": _quantize_by_range,
     "Gemm": _gemm,
     "Identity": _identity,
@@ -239,6 +239,8 @@ RULES: Final[dict[str, SizedRule]] = {
     "MatMulInteger": rows_by_matrix(1),
     "OneHot": _one_hot,
     "QLinearMatMul": rows_by_matrix(3),
-    "QuantizeLinear": _quantize,
+    "QuantizeLinear": _by_first,
     "RMSNormalization": _before_axis(-1),
+    "SimplifiedLayerNormalization": _before_axis(-1),  # what onnxruntime's tools fuse
+    "Trilu": _by_first,
 }
