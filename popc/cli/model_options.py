@@ -325,8 +325,8 @@ def model_options(function: _F) -> _F:
                 "--bound",
                 multiple=True,
                 metavar="NAME=SIZE",
-                help="The most that a size which data decides can be, by the tensor that has it; "
-                "the most rows of caches, by their dimension.",
+                help="The most that a size which data decides can be, by the tensor that has it, "
+                "or a pattern; the most rows of caches, by their dimension.",
             ),
             click.option(
                 "--state",

@@ -288,6 +288,11 @@ def _not_onnx(data: bytes) -> ModelError:
             return ModelError(f"not an ONNX model: it is {what}")
     if data[4:8] == b"TFL3":
         return ModelError("not an ONNX model: it is a TensorFlow Lite file")
+    if data[4:8] == b"ORTM":
+        return ModelError(
+            "not an ONNX model: it is in onnxruntime's own format",
+            hint="compile the .onnx file that it was made from",
+        )
     if _is_text(data[:1024]):
         return ModelError("not an ONNX model: it is a text file")
     if data[0] == 0x08:  # how ONNX files start: field 1, the IR version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 
 from popc.frontend import messages as onnx
 from popc.frontend.bindings import Bindings
@@ -98,7 +99,12 @@ def _flatten(name: str, value: Value) -> list[tuple[str, Tensor | SizedValue]]:
 
 def require_bounds_of_sizes(sizes: SizeTable) -> None:
     """Raise UsageError if a bound is given for what has no size that data decides."""
-    unknown = [name for name in sizes.bounds if name not in sizes.bounded]
+    unknown = [
+        pattern
+        for pattern in sizes.bounds
+        if pattern not in sizes.bounded
+        and not any(fnmatchcase(name, pattern) for name in sizes.bounded)
+    ]
     if unknown:
         raise UsageError(
             f"bounds: data does not decide the size of {', '.join(map(repr, unknown))}",

@@ -77,6 +77,7 @@ def _header(start: bytes) -> bytes:
         (_header(b"\x89HDF\r\n"), "an HDF5 file"),
         (pickle.dumps({"a": 1}), "a Python pickle"),
         (_header(b"\x1c\0\0\0TFL3"), "a TensorFlow Lite file"),
+        (_header(b"\x18\0\0\0ORTM"), "onnxruntime's own format"),
         (b"<!DOCTYPE html><html></html>", "an HTML or XML page"),
         (b'{"not": "a model"}\n', "it is a text file"),
         (b"hello", "it is a text file"),

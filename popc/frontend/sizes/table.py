@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -11,6 +12,7 @@ from popc.frontend.known import KnownValues
 from popc.frontend.sizes.expressions import Range, Size, SizeAlgebra
 from popc.ir import Op, Tensor
 from popc.ops.build import evaluate
+from popc.options import FrozenTable
 from popc_runtime.format import Array, DType
 
 __all__ = ["SizeTable"]
@@ -27,14 +29,14 @@ class SizeTable(SizeAlgebra):
 
     Attributes:
         made: Results that are made once, by what they are made of.
-        bounds: By the name of a tensor, the most that the user allows for its size.
+        bounds: By the name of tensors, or a pattern, the most that the user allows for their size.
         bounded: The names of tensors whose size data decides, in order.
         is_used: Whether there is such a tensor.
     """
 
     def __init__(self, known: KnownValues, bounds: Mapping[str, int] | None = None) -> None:
         super().__init__()
-        self.bounds = dict(bounds or {})
+        self.bounds = FrozenTable(bounds)
         self.bounded: dict[str, None] = {}
         self.made: dict[object, Any] = {}
         self.is_used = False
@@ -54,6 +56,12 @@ class SizeTable(SizeAlgebra):
         """The one element of a tensor."""
         (size,) = self.elements(tensor)
         return size
+
+    def given_bound(self, *names: str) -> float:
+        """The most that the user allows for a size that data decides, which these tensors have."""
+        self.bounded.update(dict.fromkeys(names))
+        given = map(self.bounds.matching, names)
+        return min((bound for bound in given if bound is not None), default=inf)
 
     def limit(self, tensor: Tensor, high: int) -> None:
         """Note that the one element of ``tensor`` is from 0 to ``high``."""

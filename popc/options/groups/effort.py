@@ -20,10 +20,10 @@ class EffortOptions:
         ),
         FrozenTable(),
         "The most of each size that data decides, by the name of the tensor that has it. "
-        "The tensor is the result of NonZero, NonMaxSuppression and their kin. Memory is planned "
-        "for that size, and a run that needs more ends with an error. Without, the most follows "
-        "from the shapes of operands where they tell it. On the command line also --bound NAME=N; "
-        "see docs/sizes.md.",
+        "The tensor is the result of NonZero, NonMaxSuppression and their kin; a pattern "
+        "(durations_*) stands for several. Memory is planned for that size, and a run that needs "
+        "more ends with an error. Without, the most follows from the shapes of operands where "
+        "they tell it. On the command line also --bound NAME=N; see docs/sizes.md.",
     )
     max_computed_bytes: int = option(
         Whole(low=1),

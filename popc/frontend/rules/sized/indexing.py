@@ -47,7 +47,7 @@ def _places_of(node: SizedNode, value: SizedValue) -> tuple[Tensor, Tensor]:
 
 def _own_bound(node: SizedNode) -> object:
     """The bound that the user gives the result, which must not be shared then."""
-    return node.table.bounds.get(node.result_name())
+    return node.table.bounds.matching(node.result_name())
 
 
 def _compress(node: SizedNode) -> Value:

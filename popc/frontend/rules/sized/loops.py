@@ -129,8 +129,7 @@ class CollectedRows:
     def _find_bound(self) -> int:
         table = self._node.table
         names = [self._node.result_name(output) for output in self._outputs]
-        table.bounded.update(dict.fromkeys(names))
-        bound = min([self._most, *(table.bounds[name] for name in names if name in table.bounds)])
+        bound = min(self._most, table.given_bound(*names))
         if bound == inf:
             raise self._node.refuse(
                 f"nothing bounds the number of its iterations, which is the size of a result "

@@ -196,9 +196,7 @@ class SizedNode(Node):
         low, high = table.range(table.scalar(count))
         high = min(high, most)
         name = self.result_name(output)
-        table.bounded[name] = None
-        given = table.bounds.get(name, inf)
-        bound = min(high, given)
+        bound = min(high, table.given_bound(name))
         if bound == inf:
             raise self.refuse(
                 f"nothing bounds the size of its result (give the most that it can be: "
@@ -218,9 +216,7 @@ class SizedNode(Node):
 
     def bound_of(self, most: int, output: int = 0) -> int:
         """The bound of a size that an op counts itself, and refuses to exceed."""
-        name = self.result_name(output)
-        self.table.bounded[name] = None
-        return min(most, self.table.bounds.get(name, most))
+        return int(min(most, self.table.given_bound(self.result_name(output))))
 
     def same(self, left: Tensor, right: Tensor) -> Tensor:
         """A size that two tensors hold; checked at run time unless it is certain."""

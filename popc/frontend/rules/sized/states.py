@@ -179,21 +179,20 @@ class LoopStates:
         """Room for a size, by what it was planned for and what an iteration made of it."""
         table = self._node.importer.context.sizes
         names = [self._sized_node().result_name(number) for number, _ in axes]
-        table.bounded.update(dict.fromkeys(names))
-        given = min((table.bounds[name] for name in names if name in table.bounds), default=None)
+        given = table.given_bound(*names)
         after = _size(table, parts, axes[0])
         top = min(table.range(after)[1], _room(parts, axes))
         if old is None:
             room = max(int(top), _room(self._values, axes))
-            return _Moving(axes, room if given is None else given)
+            return _Moving(axes, room if given == inf else int(given))
         rows = table.sub(after, self._before[axes[0]]).known or 0
         room = old.most
         if top > room:
             added = min(table.compare(after, self._before[axes[0]])[1], top - room) * most
-            if given is None and not added < inf:
+            if given == inf and not added < inf:
                 raise self._unbounded(old)
             first = min(table.range(self._first(*axes[0]))[1], _room(self._values, axes))
-            room = int(first + added) if given is None else given
+            room = int(first + added) if given == inf else int(given)
         return _Moving(axes, room, max(rows, 0))
 
     def _require_kind(self, before: SizedValue, after: SizedValue) -> None:
