@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import popc
 from popc_runtime.errors import DataDependentShapeError, ModelError
 from popc_runtime.format import Array
 from tests.support.oracles import run_model, run_onnxruntime
@@ -200,3 +201,37 @@ def test_positions_must_be_known() -> None:
     )
     with pytest.raises(DataDependentShapeError, match="SequenceAt"):
         _run(nodes, ["t"])
+
+
+def _branches(last: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """z is [y, -y] if the sum of x is positive; otherwise what ``last`` makes of s = [x, y]."""
+    then = [
+        helper.make_node("SequenceErase", ["s", "zero"], ["e"]),
+        helper.make_node("Neg", ["y"], ["n"]),
+        helper.make_node("SequenceInsert", ["e", "n"], ["r"]),
+    ]
+    result = helper.make_tensor_sequence_value_info("r", TensorProto.FLOAT, None)
+    bodies = [helper.make_graph(list(nodes), "b", [], [result]) for nodes in (then, last)]
+    return _pair(
+        helper.make_node("ReduceSum", ["x"], ["total"], keepdims=0),
+        helper.make_node("CastLike", ["zero", "total"], ["nothing"]),
+        helper.make_node("Greater", ["total", "nothing"], ["c"]),
+        helper.make_node("If", ["c"], ["z"], then_branch=bodies[0], else_branch=bodies[1]),
+        helper.make_node("SequenceAt", ["z", "zero"], ["a"]),
+        helper.make_node("SequenceAt", ["z", "last"], ["b"]),
+    )
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_branches_return_sequences(sign: int) -> None:
+    """As many elements in both, of other sizes and values."""
+    model = _model(_branches([helper.make_node("Identity", ["s"], ["r"])]), ["a", "b"])
+    feeds = {"x": sign * np.abs(_X), "y": _Y}
+    found = popc.compile(model).load().run(feeds)
+    for name, wanted in zip(("a", "b"), run_onnxruntime(model, feeds), strict=True):
+        np.testing.assert_array_equal(found[name], wanted)
+
+
+def test_branches_with_sequences_of_different_lengths_are_refused() -> None:
+    with pytest.raises(DataDependentShapeError, match="sequences of 2 and 3 elements"):
+        _run(_branches([helper.make_node("SequenceInsert", ["s", "x"], ["r"])]), ["a", "b"])

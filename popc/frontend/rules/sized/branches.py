@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from popc.frontend.node import Node
 from popc.frontend.open_graph import OpenGraph
 from popc.frontend.problems import AlreadyReported, DataDependent
 from popc.frontend.rules.sized.node import SizedNode, sized
-from popc.frontend.values import SizedValue, Unknown, Value
+from popc.frontend.values import SequenceValue, SizedValue, Unknown, Value
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 from popc_runtime.ground.frozen import frozen
@@ -21,26 +22,36 @@ class Branches:
     """The results of branches as tensors of the same types.
 
     Attributes:
-        tensors: Of each branch, in order: each result, and behind it its sizes.
-        axes: Of each result, the axes with a size that differs.
+        tensors: Of each branch, in order: each result, and behind it its sizes.  Elements of a
+            sequence are results.
+        axes: Of each of these results, the axes with a size that differs.
+        sequences: What a branch returns as a sequence, in its place among all that it returns.
     """
 
     tensors: tuple[list[Tensor], ...]
     axes: tuple[tuple[int, ...], ...]
+    sequences: tuple[SequenceValue | None, ...]
 
     def values(self, node: Node, outputs: Sequence[Tensor]) -> list[Value]:
         """The results of the whole, from those of its op."""
         left = iter(outputs)
-        found: list[Value] = []
-        for axes in self.axes:
-            padded = next(left)
-            counts: list[Tensor | None] = [None] * padded.type.rank
-            for axis in axes:
-                count = next(left)
-                node.importer.context.sizes.limit(count, padded.type.shape[axis])
-                counts[axis] = count
-            found.append(SizedValue(padded, tuple(counts)) if axes else padded)
-        return found
+        results = iter([_value(node, axes, left) for axes in self.axes])
+        return [
+            next(results)
+            if sequence is None
+            else SequenceValue(tuple(next(results) for _ in sequence.items), sequence.dtype)
+            for sequence in self.sequences
+        ]
+
+
+def _value(node: Node, axes: Sequence[int], left: Iterator[Tensor]) -> Value:
+    padded = next(left)
+    counts: list[Tensor | None] = [None] * padded.type.rank
+    for axis in axes:
+        count = next(left)
+        node.importer.context.sizes.limit(count, padded.type.shape[axis])
+        counts[axis] = count
+    return SizedValue(padded, tuple(counts)) if axes else padded
 
 
 def united(
@@ -52,11 +63,13 @@ def united(
         AlreadyReported: one of them has not been imported.
         DataDependent: they differ in more than sizes.
     """
-    if any(isinstance(value, Unknown) for values in results for value in values):
+    together = list(zip(*results, strict=True))
+    single = [values for several in together for values in _elements(several)]
+    if any(isinstance(value, Unknown) for values in single for value in values):
         raise AlreadyReported
     tensors: tuple[list[Tensor], ...] = tuple([] for _ in bodies)
     found: list[tuple[int, ...]] = []
-    for values in zip(*results, strict=True):
+    for values in single:
         parts = [_tensor_of(value) for value in values]
         axes = _different_axes(parts)
         for own, body, part in zip(tensors, bodies, parts, strict=True):
@@ -65,7 +78,25 @@ def united(
             ]
             own.extend(_spread(SizedNode.within_body(node, body), part, axes, largest))
         found.append(axes)
-    return Branches(tensors, tuple(found))
+    sequences = (values[0] if _are_sequences(values) else None for values in together)
+    return Branches(tensors, tuple(found), tuple(sequences))
+
+
+def _are_sequences(values: Sequence[Value | None]) -> TypeGuard[Sequence[SequenceValue]]:
+    return all(isinstance(value, SequenceValue) for value in values)
+
+
+def _elements(values: Sequence[Value | None]) -> Sequence[Sequence[Value | None]]:
+    """What branches return in one place: element by element, if that is a sequence."""
+    if not _are_sequences(values):
+        return [values]
+    lengths = [len(value.items) for value in values]
+    if len(set(lengths)) > 1:
+        raise DataDependent(
+            f"If: the branches return sequences of {' and '.join(map(str, lengths))} elements, "
+            "and the condition is known at run time only"
+        )
+    return list(zip(*(value.items for value in values), strict=True))
 
 
 def _tensor_of(value: Value | None) -> SizedValue:
