@@ -4,6 +4,7 @@ import _thread
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -235,3 +236,22 @@ def test_zstandard_itself_is_not_needed_and_may_come_later() -> None:
         "assert codec.ZstdError is zstandard.ZstdError"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_what_a_call_was_given_is_gone_when_its_result_is_there(
+    monkeypatch: pytest.MonkeyPatch, *, threads: bool
+) -> None:
+    """However long the other thread takes to end."""
+    if not threads:
+        monkeypatch.setattr(workers, "start_new_thread", _refuse)
+    item = np.zeros(3)
+    seen = weakref.ref(item)
+    result = begin_call(np.size, item)
+    del item
+    assert result() == 3
+    assert seen() is None
+
+
+def _refuse(*_arguments: Any) -> None:
+    raise RuntimeError

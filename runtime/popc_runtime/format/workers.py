@@ -100,6 +100,7 @@ class _Task(Generic[_In, _Out]):
             self._found.append(self._function(self._item))
         except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
             self._error = error
+        del self._item  # a thread may hold the task for longer than who waits for it
         self._running.release()
 
     def result(self) -> _Out:
