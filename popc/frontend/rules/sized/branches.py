@@ -87,7 +87,7 @@ def _are_sequences(values: Sequence[Value | None]) -> TypeGuard[Sequence[Sequenc
 
 
 def _elements(values: Sequence[Value | None]) -> Sequence[Sequence[Value | None]]:
-    """What branches return in one place: element by element, if that is a sequence."""
+    """The results of branches in one place: element by element, if they are sequences."""
     if not _are_sequences(values):
         return [values]
     lengths = [len(value.items) for value in values]
