@@ -6,7 +6,6 @@ from importlib import import_module
 
 import click
 
-from popc.cli.bare_numpy import importing_bare_numpy
 from popc.cli.verbs import GROUPS, VERBS
 from popc.collector import importing
 
@@ -38,7 +37,7 @@ class LazyGroup(click.Group):
         if cmd_name not in VERBS:
             return None
         name = f"popc.cli.verbs.{cmd_name}"
-        with importing(name), importing_bare_numpy():
+        with importing(name):
             module = import_module(name)
         command: click.Command = module.command
         return command

@@ -4,32 +4,12 @@ What `import onnx` imports before them, such as checkers, JSON and what is known
 distributions, takes half as long again as a small model does.  What needs more of the package
 imports that part where it needs it.  The classes are those of the package, which has them from the
 same place: protobuf makes one class for each message that it knows.
-
-Nor is protobuf's other implementation, in Python, imported where messages are those of its library
-in C (upb), as they are nearly everywhere.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
-
-from popc_runtime.ground.hints import TYPE_CHECKING, Final
+from popc_runtime.ground.hints import TYPE_CHECKING
 from popc_runtime.ground.inner import inner_module
-from popc_runtime.ground.omitted import omitting
-
-# Releases of protobuf of which it is known that upb needs nothing of the other implementation.
-_KNOWN: Final = ("7.",)
-_POOL: Final = "google.protobuf.descriptor_pool"
-_IN_PYTHON: Final = "google.protobuf.internal.python_message"
-
-
-def _messages() -> ModuleType:
-    """The module of onnx that protobuf has written."""
-    chosen = import_module("google.protobuf.internal.api_implementation").Type()
-    with omitting(_POOL, "protobuf", _KNOWN if chosen == "upb" else (), (_IN_PYTHON,)):
-        return inner_module("onnx", "onnx_ml_pb2")
-
 
 if TYPE_CHECKING:
     from onnx import (
@@ -47,7 +27,7 @@ if TYPE_CHECKING:
         ValueInfoProto,
     )
 else:
-    _module = _messages()
+    _module = inner_module("onnx", "onnx_ml_pb2")
     IR_VERSION = _module.IR_VERSION
     AttributeProto = _module.AttributeProto
     FunctionProto = _module.FunctionProto

@@ -122,7 +122,7 @@ _OF_OTHER_MODELS = """
     popc.ops.rnn popc.ops.resize popc.autodiff popc.ir.dot popc.ir.printer popc.ir.verifier
     popc.placement.placing popc.target.parse popc.transforms.streaming.transfers
     popc.transforms.accumulation popc.schedule.exact popc.ops.divergence popc_runtime.format.reader
-    popc_runtime.kernels.core.preparation popc_runtime.native.program numpy._typing
+    popc_runtime.kernels.core.preparation popc_runtime.native.program
     random
 """
 
