@@ -46,6 +46,8 @@ def store_in_panels(
 ) -> tuple[ProgramImage, tuple[Piece, ...]]:
     """``image`` and its constants, some of them in panels; the others as they are."""
     chosen = _chosen(image, constants)
+    if not chosen:
+        return image, tuple(Piece(block.offset, block.data) for block in constants)
     pieces: list[Piece] = []
     size = 0
     for number, block in enumerate(constants):
