@@ -44,12 +44,20 @@ class Decoder(ABC):
 
     carried: Sequence[tuple[str, str]] = ()
 
-    def __init__(self, node: Node, tokens: Tensor, caches: Sequence[str], row_axis: int) -> None:
+    def __init__(
+        self,
+        node: Node,
+        tokens: Tensor,
+        caches: Sequence[str],
+        row_axis: int,
+        mask: Tensor | None = None,
+    ) -> None:
         self.graph = graph_attribute(node, "decoder")
         self.tokens = tokens
         self.caches = list(caches)
         self.row_axis = row_axis
         self._node = node
+        self._mask = mask  # [B, S], of the tokens that sequences begin with
 
     @property
     def vocabulary(self) -> int:
@@ -72,15 +80,10 @@ class Decoder(ABC):
         """Give operands in the body of the loop that are neither tokens nor caches."""
 
     def _first_feeds(self, graph: SearchGraph, search: Search, feeds: Sequence[str]) -> None:
-        has_mask = self.mask is not None
+        has_mask = self._mask is not None
         function = steps.first_feeds(search, has_mask=has_mask)
         operands = graph.own(["tokens", *(["mask"] if has_mask else [])])
         graph.call(function, operands, [*feeds, *graph.own(search.states)])
-
-    @property
-    def mask(self) -> Tensor | None:
-        """The operand [B, S] that tells which tokens count, if there is one."""
-        return None
 
     def _empty_cache(self, search: Search) -> Tensor:
         """A cache without tokens, whose number is the axis before the last one."""
@@ -109,14 +112,8 @@ class GptDecoder(Decoder):
                 f"its decoder must take {', '.join(_GPT_FEEDS)}, and a cache for each that it "
                 f"gives, not {', '.join(names[:5])}, ..."
             )
-        super().__init__(node, node.input(0), names[3:], 1)
-        self._mask = mask
+        super().__init__(node, node.input(0), names[3:], 1, mask)
         self.carried = (("attention_mask", "shown"),)
-
-    @property
-    def mask(self) -> Tensor | None:
-        """See `Decoder.mask`."""
-        return self._mask
 
     def values(self, search: Search) -> dict[str, Tensor]:
         """See `Decoder.values`."""

@@ -15,16 +15,13 @@ import numpy as np
 from popc.frontend import messages as onnx
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["BEAM_STATES", "DOMAIN", "GREEDY_STATES", "Search", "beam_end", "first_feeds", "step"]
+__all__ = ["Search", "beam_end", "first_feeds", "step"]
 
-DOMAIN: Final = "popc.search"
-"""The domain of the functions, which no model has."""
-
-GREEDY_STATES: Final = ("finished",)
-"""States of a search for the best token, beside `_STATES`."""
-BEAM_STATES: Final = ("beam_scores", "kept_scores", "kept", "finished")
-"""The same of one with beams: sums of logarithms, the best results so far and their scores."""
-
+_DOMAIN: Final = "popc.search"  # of the functions, which no model has
+# States of a search for the best token, beside `_STATES`; and of one with beams: sums of
+# logarithms, the best results so far and their scores.
+_GREEDY_STATES: Final = ("finished",)
+_BEAM_STATES: Final = ("beam_scores", "kept_scores", "kept", "finished")
 _STATES: Final = ("sequence", "length", "position")
 _OPSET: Final = 18
 _LOWEST: Final = float(np.finfo(np.float32).min)
@@ -77,7 +74,7 @@ class Search:
     @property
     def states(self) -> tuple[str, ...]:
         """Names of what each step takes and gives."""
-        own = BEAM_STATES if self.beams else GREEDY_STATES
+        own = _BEAM_STATES if self.beams else _GREEDY_STATES
         seen = ("seen",) if "penalty" in self.given else ()
         history = ("history",) if self.keeps_scores else ()
         return (*_STATES, *own, *seen, *history)
@@ -120,7 +117,7 @@ class _Script:
         """The function."""
         from onnx import parser
 
-        head = f'<domain: "{DOMAIN}", opset_import: ["" : {_OPSET}]>'
+        head = f'<domain: "{_DOMAIN}", opset_import: ["" : {_OPSET}]>'
         body = "\n".join(self._lines)
         own: onnx.FunctionProto = parser.parse_function(
             f"{head}\n{name} ({', '.join(inputs)}) => ({', '.join(outputs)}) {{\n{body}\n}}"
