@@ -13,6 +13,7 @@ from popc.caching.builds import build_id
 from popc.caching.files import file_hash
 from popc.caching.plain import NotPlainError, plain
 from popc.frontend import LoadedModel
+from popc.frontend.filter_blocks import blocks_of_this_processor, has_blocks
 from popc.requests import Requests
 from popc.target import target_file
 from popc_runtime.errors import UsageError
@@ -70,6 +71,8 @@ def key_parts(requests: Requests, loaded: LoadedModel, folder: str) -> KeyParts:
     for field in fields(request):
         if field.name not in _ELSEWHERE:
             parts[field.name] = _part(field.name, getattr(request, field.name))
+    if has_blocks(loaded):
+        parts["model"]["blocks"] = blocks_of_this_processor()
     if len(requests.programs) > 1:
         parts["programs"] = {
             str(number): {"shapes": plain(program.shapes), "dims": plain(program.dims)}

@@ -17,6 +17,7 @@ from popc_runtime.errors import CorruptArchiveError, ResourceError
 from popc_runtime.format.digests import sha256
 from popc_runtime.format.serialization import Packable, pack
 from popc_runtime.ground.hints import Any, Final
+from popc_runtime.native import variants
 
 __all__ = ["QuickKeys", "given_file"]
 
@@ -47,9 +48,15 @@ class QuickKeys:
             for name, value in os.environ.items()
             if name.startswith(_PREFIX) and not name.startswith(_OTHERS)
         }
-        self.digest = sha256(
-            pack({"build": build_id(), "model": self._content, "asked": asked, "set": environment})
-        ).hexdigest()
+        # Keys of few models depend on the processor; which ones is not known without reading them.
+        asked_for = {
+            "build": build_id(),
+            "processor": variants(),
+            "model": self._content,
+            "asked": asked,
+            "set": environment,
+        }
+        self.digest = sha256(pack(asked_for)).hexdigest()
 
     def _hash(self, model: object) -> bytes:
         if isinstance(model, bytes):

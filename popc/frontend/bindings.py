@@ -75,7 +75,7 @@ class Bindings:
         states: Outputs, or "append", by names or patterns of the inputs that they go on from run
             to run; see `popc.frontend.states`.
         nchwc_block_size: The channels in a block of filters that onnxruntime has stored in blocks;
-            0: as the model tells.
+            0: as the model tells, or else as this processor has them.
     """
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])

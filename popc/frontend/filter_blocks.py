@@ -5,7 +5,8 @@ with operators of ``com.microsoft.nchwc``, between which channels lie in blocks,
 in that order: [M/b, C/b, kH, kW, b of C, b of M], or [M/b, C, kH, kW, b of M] where an operand has
 fewer channels than a block, or each channel a filter of its own.  Shapes are written as if there
 were no blocks, so that the file tells their size only where numbers of channels leave no choice
-(onnxruntime, core/optimizer/nchwc_transformer.cc; mlas, reorder.cpp).
+(onnxruntime, core/optimizer/nchwc_transformer.cc; mlas, reorder.cpp).  Where they leave one,
+onnxruntime takes the size of the processor that it runs on, and so does popc, with a note.
 
 popc plans layouts itself: with filters in order, those operators are the ordinary ones.
 """
@@ -24,12 +25,14 @@ from popc.frontend.walk import all_nodes, graphs_inside, node_name, number_of
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import Array
 from popc_runtime.ground.frozen import frozen
+from popc_runtime.native import variants
 
-__all__ = ["with_filters_in_order"]
+__all__ = ["blocks_of_this_processor", "has_blocks", "with_filters_in_order"]
 
 _DOMAIN: Final = "com.microsoft.nchwc"
 _OPTION: Final = "nchwc_block_size"
 _SIZES: Final = (8, 16)
+_OF_PROCESSORS: Final = {"x86-64-v4": 16, "aarch64": 16, "x86-64-v3": 8}  # mlas, platform.cpp
 _SPLIT: Final = 5  # dimensions of a tensor whose blocks have been given a dimension of their own
 
 
@@ -148,17 +151,27 @@ class _Reader:
         return not rest.any() or (prod(filters.shape[1:]) == 1 and bool((rest == 1).all()))
 
 
+def has_blocks(model: LoadedModel) -> bool:
+    """True if channels of some tensors lie in blocks."""
+    nodes = all_nodes(model.proto.graph.node) if _DOMAIN in model.opsets else ()
+    return any(node.domain == _DOMAIN for node in nodes)
+
+
+def blocks_of_this_processor() -> int:
+    """The channels in a block where onnxruntime runs on this processor; 0: popc does not know."""
+    return next((_OF_PROCESSORS[name] for name in variants() if name in _OF_PROCESSORS), 0)
+
+
 def with_filters_in_order(model: LoadedModel, size: int) -> LoadedModel:
     """``model``, or a copy in which the filters of ``com.microsoft.nchwc`` are in order.
 
-    ``size`` is that of blocks; 0: what the file tells.
+    ``size`` is that of blocks; 0: what the file tells, or that of this processor where it does not.
 
     Raises:
-        OptionError: the file does not tell it, or nothing in it is in blocks of ``size``.
+        OptionError: nobody tells it, or nothing in the file is in blocks of ``size``.
         ModelError: the filters are in no blocks that onnxruntime makes.
     """
-    nodes = all_nodes(model.proto.graph.node) if _DOMAIN in model.opsets else ()
-    if not any(node.domain == _DOMAIN for node in nodes):
+    if not has_blocks(model):
         if size:
             raise OptionError(
                 f"the model has no operators of {_DOMAIN}", subject=_OPTION, hint="leave it out"
@@ -168,13 +181,23 @@ def with_filters_in_order(model: LoadedModel, size: int) -> LoadedModel:
     copy.CopyFrom(model.proto)
     graphs = [copy.graph, *graphs_inside(copy.graph.node)]
     readers = [_Reader(graph, model.base_dir) for graph in graphs]
-    chosen = _chosen_size(readers, size)
+    sizes = _possible_sizes(readers, size)
+    chosen, notes = sizes[0], model.notes
+    if len(sizes) > 1:
+        chosen = _size_here(sizes)
+        note = (
+            f"nothing in the file tells how large the blocks of {_DOMAIN} are: they are read as "
+            f"blocks of {chosen} channels, as onnxruntime does on this processor; if the file was "
+            f"saved on another kind, set {_OPTION}"
+        )
+        notes += (note,)
     for reader in readers:
         _put_in_order(reader, chosen)
-    return replace(model, proto=copy)
+    return replace(model, proto=copy, notes=notes)
 
 
-def _chosen_size(readers: Sequence[_Reader], given: int) -> int:
+def _possible_sizes(readers: Sequence[_Reader], given: int) -> list[int]:
+    """The sizes that mean different models; at least one."""
     sizes = [size for size in _SIZES if all(reader.fits(size) for reader in readers)]
     if given and given not in sizes:
         raise OptionError(
@@ -187,8 +210,14 @@ def _chosen_size(readers: Sequence[_Reader], given: int) -> int:
             f"the filters of {_DOMAIN} are in blocks neither of {_SIZES[0]} nor of {_SIZES[1]}",
             hint="save the model with onnxruntime at the level ORT_ENABLE_EXTENDED or below",
         )
-    if given or len(sizes) == 1 or not any(map(_depend_on_size, readers)):
-        return given or sizes[0]
+    if given:
+        return [given]
+    return sizes if any(map(_depend_on_size, readers)) else sizes[:1]
+
+
+def _size_here(sizes: Sequence[int]) -> int:
+    if (size := blocks_of_this_processor()) in sizes:
+        return size
     raise OptionError(
         "onnxruntime has optimised this model for one kind of processor, and nothing in the file "
         f"tells whether its filters are in blocks of {' or '.join(map(str, sizes))} channels",

@@ -14,6 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import popc
 import popc_runtime
+from popc.caching import quick
+from popc.frontend import filter_blocks
 from popc_runtime.errors import ModelError, OptionError
 from popc_runtime.format import Array
 from tests.support.oracles import run_model
@@ -158,14 +160,53 @@ def _one_convolution(filters: Array, size: int) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("size", [8, 16])
-def test_user_says_how_large_blocks_are(size: int) -> None:
+def test_user_says_how_large_blocks_are(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     filters, x = _filters(32, 16, 3, 2), _filters(1, 16, 5, 4)
     model = _one_convolution(filters, size)
+    monkeypatch.setattr(filter_blocks, "variants", list[str])  # a processor without kernels
     with pytest.raises(OptionError, match="nothing in the file tells") as caught:
         popc.compile(model)
     assert "nchwc_block_size=16" in str(caught.value.hint)
     result = _run(model, {"x": x}, nchwc_block_size=size)
     np.testing.assert_allclose(result, _convolved(x, filters), rtol=1e-4, atol=1e-4)
+
+
+_PROCESSORS: Final = {16: ["x86-64-v4", "x86-64-v3"], 8: ["x86-64-v3"]}
+
+
+@pytest.mark.parametrize("size", _PROCESSORS)
+def test_processor_says_how_large_blocks_are(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file leaves it open, as onnxruntime would read it here; users are told."""
+    monkeypatch.setattr(filter_blocks, "variants", lambda: _PROCESSORS[size])
+    filters, x = _filters(32, 16, 3, 2), _filters(1, 16, 5, 4)
+    model = _one_convolution(filters, size)
+    [note] = popc.compile(model).notes
+    assert f"blocks of {size} channels" in note
+    assert "nchwc_block_size" in note
+    np.testing.assert_allclose(_run(model, {"x": x}), _convolved(x, filters), rtol=1e-4, atol=1e-4)
+
+
+def test_cache_knows_whose_blocks_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that another kind of processor has compiled is another program."""
+    model = _one_convolution(_filters(32, 16, 3, 2), 16).SerializeToString()
+    found = []
+    for size in (16, 8, 16):
+        monkeypatch.setattr(filter_blocks, "variants", lambda size=size: _PROCESSORS[size])
+        monkeypatch.setattr(quick, "variants", lambda size=size: _PROCESSORS[size])
+        found.append(popc.compile(model, cache=tmp_path).to_bytes())
+    assert found[0] == found[2] != found[1]
+
+
+@pytest.mark.parametrize("channels", [16, 32])
+def test_open_sizes_saved_by_onnxruntime(tmp_path: Path, channels: int) -> None:
+    """Every number of channels is a multiple of 16, as in ResNet-50."""
+    nodes = [_node("Conv", "x w", "y", blocked=False), _node("Relu", "y", "out", blocked=False)]
+    model = _model(nodes, channels, w=_filters(32, channels, 3, 2))
+    saved = _saved(model, tmp_path / "saved.onnx")
+    if not any(node.domain == _NCHWC for node in saved.graph.node):
+        pytest.skip("onnxruntime has no blocks for this processor")
+    x = {"x": _filters(1, channels, 5, 4)}
+    np.testing.assert_allclose(_run(saved, x), run_model(model, x)[0], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("size", [8, 16])

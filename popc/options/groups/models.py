@@ -28,8 +28,8 @@ class ModelOptions:
         0,
         "Channels in a block of filters in a model that onnxruntime has optimised for one kind of "
         "processor. 16 for processors with AVX-512 and for Arm, 8 for others; 0: as the file "
-        "tells, which it does if some number of channels is no multiple of 16. Such models have "
-        "operators of com.microsoft.nchwc.",
+        "tells, which it does if some number of channels is no multiple of 16, or else as this "
+        "processor has them, with a note. Such models have operators of com.microsoft.nchwc.",
     )
     onnx_folder: str = option(
         PathName(),
