@@ -74,8 +74,8 @@ class ArithmeticOptions:
     winograd: bool = option(
         Truth(),
         True,
-        "Let native kernels compute 3 x 3 convolutions by Winograd's algorithm. They do where "
-        "that is faster, for gradients of weights too. Results then differ from sums of products "
-        "by up to about five millionths of the largest one, and an infinite or undefined element "
-        "makes all results of its tiles of 4 x 4 undefined.",
+        "Let native kernels compute 3 x 3 convolutions, and those along one axis, by Winograd's "
+        "algorithm. They do where that is faster, for gradients of 3 x 3 weights too. Results then "
+        "differ from sums of products by up to about five millionths of the largest one, and an "
+        "infinite or undefined element makes all results of its tiles of 4 x 4, 4 or 6 undefined.",
     )

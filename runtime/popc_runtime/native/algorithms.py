@@ -16,11 +16,24 @@ __all__ = [
     "folds_lines",
     "lines_win",
     "mirroring_wins",
+    "winograd_rows_win",
     "winograd_sums_win",
     "winograd_wins",
 ]
 
 _RESULT: Final = 4  # of a tile
+_MOST_JUTTING: Final = 2.4  # results of tiles for one of the image: of 2.1, 0.6 to 0.8 of the time
+# Along one axis it takes 8 products for six results of three taps, or four of up to five; longer
+# windows are divided.  A product takes as much longer than one of sums as was measured with AVX2
+# and AVX-512; transforms take the time of so many for a channel of the input and of the result, and
+# reading the weights that of so many rows.
+_AXIS_POINTS: Final = 8
+_SHORT_RESULTS: Final = 6
+_AXIS_TAPS: Final = 5
+_AXIS_PRODUCT: Final = 1.2
+_AXIS_TRANSFORMS: Final = 22
+_ROWS_TO_LOAD: Final = 4
+_AXIS_WINS: Final = 0.87
 # What Winograd's algorithm adds up for gradients of weights: 0.4 to 0.9 of the time of direct sums.
 _VECTOR: Final = 16  # channels
 _ADDED_CHANNELS: Final = 32
@@ -65,7 +78,7 @@ _LONG_LINE: Final = 32
 _SHORT_WINDOW: Final = 3
 
 
-def winograd_wins(channels: int, result: Sequence[int]) -> bool:
+def winograd_wins(channels: int, result: Sequence[int], dilations: Sequence[int] = (1, 1)) -> bool:
     """True if a 3 x 3 convolution takes less time by Winograd's algorithm.
 
     Whether the weights are known before the first run does not matter, nor how many images there
@@ -74,12 +87,46 @@ def winograd_wins(channels: int, result: Sequence[int]) -> bool:
     Args:
         channels: Of the input.
         result: [N, M, H, W].
+        dilations: Of the windows, for each axis.
     """
     sizes = result[2:]
-    tiles = prod(-(-size // _RESULT) for size in sizes)
+    tiles = prod(
+        _tiles(size, dilation, _RESULT) for size, dilation in zip(sizes, dilations, strict=True)
+    )
     least = [pixels for known, pixels in LEAST_PIXELS if known <= min(channels, result[1])]
     # Tiles that jut out of the image cost as much as others.
-    return bool(least) and prod(sizes) ** 2 >= least[-1] * tiles * _RESULT**2
+    of_tiles = tiles * _RESULT**2
+    many = bool(least) and prod(sizes) ** 2 >= least[-1] * of_tiles
+    return many and of_tiles <= _MOST_JUTTING * prod(sizes)
+
+
+def _tiles(size: int, dilation: int, results: int) -> int:
+    """Tiles of an axis: results of one lie ``dilation`` apart."""
+    in_turn = -(-size // dilation)
+    return min(size, dilation) * -(-in_turn // results)
+
+
+def winograd_rows_win(
+    channels: int, result: Sequence[int], window: Sequence[int], dilation: int
+) -> bool:
+    """The same for a convolution along one axis.
+
+    Args:
+        channels: Of the input.
+        result: [N, M, H, W].
+        window: [kH, kW], one of which is 1.
+        dilation: Of the other one.
+    """
+    taps, length = max(zip(window, result[2:], strict=True))
+    parts = 1 + max(0, -(-(taps - _AXIS_TAPS) // _RESULT))
+    results = _SHORT_RESULTS if taps == _SHORT_WINDOW else _RESULT
+    # Every part but the first one reads the elements of a tile that comes later.
+    tiles = _tiles(length, dilation, results) + (parts - 1) * min(length, dilation)
+    lines = prod(result[2:]) // length
+    products = _AXIS_POINTS * parts * (lines * tiles + _ROWS_TO_LOAD)
+    sums = taps * (lines * length + _ROWS_TO_LOAD)
+    transforms = _AXIS_TRANSFORMS / parts * (1 / channels + 1 / result[1])
+    return products * (_AXIS_PRODUCT + transforms) < _AXIS_WINS * sums
 
 
 def winograd_sums_win(w: Sequence[int], dy: Sequence[int]) -> bool:

@@ -1,37 +1,58 @@
-"""Convolutions 3 x 3 by Winograd's F(4 x 4, 3 x 3): a quarter of the products."""
+"""Convolutions by Winograd's algorithm: those 3 x 3, and along one axis."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.parts.windows import WindowAxis
-from popc_runtime.native.algorithms import winograd_sums_win, winograd_wins
+from popc_runtime.native.algorithms import winograd_rows_win, winograd_sums_win, winograd_wins
 from popc_runtime.native.forms import is_channels_last
 from popc_runtime.native.views import View
 
-__all__ = ["winograd_adds", "winograd_suits"]
+__all__ = ["as_image", "winograd_adds", "winograd_axes", "winograd_suits"]
+
+_LEAST_TAPS: Final = 3  # along one axis
+_MOST_TAPS: Final = 32
 
 
 def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[WindowAxis]) -> bool:
     """True if a convolution of one group is one that takes less time so.
 
     Args:
-        operands: X [N, C, H, W], W [M, C, 3, 3] and a residual of the result's shape or ``None``;
-            all float32.
+        operands: X [N, C, H, W], W [M, C, kH, kW] and a residual of the result's shape or ``None``,
+            or all of them without H; all float32.
         out: [N, M, *results]; it, X and the residual are plain, or have their channels last.
         axes: Of the windows.
     """
     x, w, residual = operands
     assert x is not None
     assert w is not None
-    if w.shape[2:] != (3, 3) or any(axis.stride != 1 or axis.dilation != 1 for axis in axes):
+    if x.ndim not in (3, 4) or any(axis.stride != 1 for axis in axes):
         return False
-    images = [image for image in (x, out, residual) if image is not None]
+    images = [as_image(image) for image in (x, out, residual) if image is not None]
     if not all(is_channels_last(image) or _is_plain(image) for image in images):
         return False
     if residual is not None and is_channels_last(residual) != is_channels_last(out):
         return False
-    return winograd_wins(x.shape[1], out.shape)
+    window, result = as_image(w).shape[2:], as_image(out).shape
+    dilations = [axis.dilation for axis in axes]
+    if window == (3, 3):
+        return winograd_wins(x.shape[1], result, dilations)
+    if min(window) > 1 or not _LEAST_TAPS <= max(window) <= _MOST_TAPS:
+        return False
+    return winograd_rows_win(x.shape[1], result, window, max(dilations))
+
+
+def as_image(view: View) -> View:
+    """[N, C, H, W], of one row if ``view`` has no H."""
+    return view[:, :, None] if view.ndim == 3 else view
+
+
+def winograd_axes(axes: Iterable[WindowAxis]) -> list[int]:
+    """What the kernel is told of the axes of an image: dilation, and elements before the first."""
+    known = [word for axis in axes for word in (axis.dilation, axis.begin)]
+    return [1, 0, *known][-4:]
 
 
 def winograd_adds(x: View, w: View, dy: View, axes: Sequence[WindowAxis]) -> bool:
@@ -53,5 +74,6 @@ def winograd_adds(x: View, w: View, dy: View, axes: Sequence[WindowAxis]) -> boo
 
 def _is_plain(image: View) -> bool:
     """True if the pixels of a channel lie one behind the other."""
-    unit = image.itemsize
-    return image.strides[3] == unit and image.strides[2] == image.shape[3] * unit
+    unit, (rows, columns) = image.itemsize, image.shape[2:]
+    lines = columns == 1 or image.strides[3] == unit
+    return lines and (rows == 1 or image.strides[2] == columns * unit)

@@ -1,10 +1,15 @@
-// Convolutions 3 x 3 that move by one element, by Winograd's F(4 x 4, 3 x 3).
+// Convolutions that move by one element, by Winograd's algorithm: 3 x 3 by F(4 x 4, 3 x 3), those along
+// one axis by F(6, 3) or F(4, 5).
 //
 // Memory is channels last inside of the kernel: operands that are not are turned before and after.  A
-// chunk is a block of tiles of 4 x 4 results: its elements are transformed to 36 matrices [tiles][in],
-// which stay in the second cache while strips of channels of the result go by.  A strip multiplies
-// them by 36 matrices of weights, [in][strip], and transforms the products to results.  Of few blocks
-// all elements are transformed first, and threads share the strips.
+// chunk is a block of tiles of results: its elements are transformed to a matrix [tiles][in] for each
+// point, 36 or 8, which stay in the second cache while strips of channels of the result go by.  A strip
+// multiplies them by as many matrices of weights, [in][strip], and transforms the products to results.
+// Of few blocks all elements are transformed first, and threads share the strips.
+//
+// More than five taps are divided into parts of four.  A tile has four results, so that the second part
+// reads the elements of the next tile as the first one reads its own: rows of a matrix [tiles][in] that
+// are `in` apart and `parts` * `in` long.
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,19 +22,19 @@
 enum {
     CACHED = 1 << 16,  // floats of the elements of a block: half of the second cache of Zen 3
     FEW_CHUNKS = 4,  // that a few threads do not share evenly
+    MOST_TAPS = 32,  // along one axis
 };
 
 typedef struct {
     Tiling tiling;
     Image x, y, residual;
-    const float *w;
-    int64_t w_strides[4];  // in floats
+    Taps taps;
+    bool down;  // taps lie in a column: rows and columns change places
     bool turn_x, turn_y;
     Epilogue epilogue;
     int64_t blocks, strips,
         parts;  // of tiles; of channels of the result; what strips are divided into
     bool early;  // all elements are transformed before
-    bool in_panels;  // the weights (format/panels.py)
     float *packed;  // constant weights, transformed
 } State;
 
@@ -43,11 +48,26 @@ typedef struct {
 
 // -- preparing ------------------------------------------------------------------------------------
 
-static Image image_of(const Tensor *tensor) {
-    const int64_t unit = sizeof(float);
-    return (Image){
-        (float *)tensor->data, tensor->strides[0] / unit, tensor->strides[2] / unit,
-        tensor->strides[3] / unit, tensor->strides[1] / unit};
+static int64_t floats(int64_t bytes) { return bytes / (int64_t)sizeof(float); }
+
+static void swap(int64_t *a, int64_t *b) {
+    const int64_t kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+// The same image, with rows for its columns if `down`.
+static Image directed(Image image, bool down) {
+    if (down) swap(&image.row, &image.column);
+    return image;
+}
+
+static Image image_of(const Tensor *tensor, bool down) {
+    const int64_t *strides = tensor->strides;
+    const Image image = {
+        (float *)tensor->data, floats(strides[0]), floats(strides[2]), floats(strides[3]),
+        floats(strides[1])};
+    return directed(image, down);
 }
 
 // Whether channels lie side by side; or, if they are to be turned, the pixels of each.
@@ -57,84 +77,70 @@ static bool is_laid_out(const Tensor *image, bool turned) {
     return (dims[3] == 1 || strides[3] == unit) && (dims[2] == 1 || strides[2] == dims[3] * unit);
 }
 
-static bool read_operands(State *state, Params *params, bool *constant) {
+// What tiles there are for weights of these sizes; says no if there are none.
+static bool choose_form(State *state, const Tensor *w) {
     Tiling *tiling = &state->tiling;
-    const Tensor x = next_tensor(params), w = next_tensor(params), y = next_tensor(params);
-    const Tensor bias = maybe_tensor(params), residual = maybe_tensor(params);
-    for (int axis = 0; axis < 2; axis++) tiling->before[axis] = next_int(params);
-    ISA(next_activation)(params, &state->epilogue);
-    if (params->bad || x.rank != 4 || !channels_fit(&x, &w, &y, &residual, 1)) return false;
-    if (x.dtype != F32 || w.dtype != F32 || y.dtype != F32) return false;
-    if (w.dims[2] != TAP || w.dims[3] != TAP || !may_hold(&bias, F32, w.dims[0])) return false;
-    tiling->batch = x.dims[0];
-    tiling->in = x.dims[1];
-    tiling->out = y.dims[1];
-    tiling->height = x.dims[2];
-    tiling->width = x.dims[3];
-    for (int axis = 0; axis < 2; axis++) tiling->result[axis] = y.dims[2 + axis];
-    state->x = image_of(&x);
-    state->y = image_of(&y);
-    if (residual.data) state->residual = image_of(&residual);
-    state->turn_x = state->x.channel != 1;
-    state->turn_y = state->y.channel != 1;
-    if (!is_laid_out(&x, state->turn_x) || !is_laid_out(&y, state->turn_y)) return false;
-    if (residual.data && !is_laid_out(&residual, state->turn_y)) return false;
-    state->w = (const float *)w.data;
-    for (int axis = 0; axis < 4; axis++)
-        state->w_strides[axis] = w.strides[axis] / (int64_t)sizeof(float);
-    state->epilogue.row_bias = (const float *)bias.data;
-    *constant = w.constant;
-    state->in_panels = w.packed;
-    return is_contiguous(&w) || !w.packed;
+    const int64_t rows = w->dims[2], columns = w->dims[3], taps = rows * columns;
+    tiling->form = SQUARES;
+    tiling->parts = 1;
+    if (rows == TAP && columns == TAP) return true;
+    if ((rows != 1 && columns != 1) || taps < SHORT_TAPS || taps > MOST_TAPS) return false;
+    state->down = columns == 1;
+    tiling->form = taps == SHORT_TAPS ? ROWS_OF_SIX : ROWS_OF_FOUR;
+    if (taps > LONG_TAPS) tiling->parts = 1 + ceil_div(taps - LONG_TAPS, RESULT);
+    return true;
+}
+
+// Rows and columns as tiles lie.
+static void read_sizes(State *state, const Tensor *x, const Tensor *y) {
+    Tiling *tiling = &state->tiling;
+    tiling->batch = x->dims[0];
+    tiling->in = x->dims[1];
+    tiling->out = y->dims[1];
+    tiling->height = x->dims[2];
+    tiling->width = x->dims[3];
+    for (int axis = 0; axis < 2; axis++) tiling->result[axis] = y->dims[2 + axis];
+    tiling->wide = padded(tiling->out, PANEL_COLUMNS);
+    if (!state->down) return;
+    swap(&tiling->height, &tiling->width);
+    swap(tiling->result, tiling->result + 1);
+    swap(tiling->before, tiling->before + 1);
+    swap(tiling->dilation, tiling->dilation + 1);
+}
+
+static void read_taps(State *state, const Tensor *w) {
+    const int64_t *strides = w->strides;
+    state->taps = (Taps){
+        (const float *)w->data, floats(strides[0]),      floats(strides[1]), floats(strides[2]),
+        floats(strides[3]),     w->dims[2] * w->dims[3], w->packed};
+    if (state->down) swap(&state->taps.rows, &state->taps.columns);
 }
 
 static bool read_state(State *state, Params *params, bool *constant) {
     Tiling *tiling = &state->tiling;
-    if (!read_operands(state, params, constant)) return false;
-    tiling->all_tiles = tiling->batch;
+    const Tensor x = next_tensor(params), w = next_tensor(params), y = next_tensor(params);
+    const Tensor bias = maybe_tensor(params), residual = maybe_tensor(params);
     for (int axis = 0; axis < 2; axis++) {
-        const int64_t before = tiling->before[axis];
-        if (before < -INT32_MAX || before > INT32_MAX) return false;
-        tiling->tiles[axis] = ceil_div(tiling->result[axis], RESULT);
-        tiling->all_tiles *= tiling->tiles[axis];
+        tiling->dilation[axis] = next_int(params);
+        tiling->before[axis] = next_int(params);
     }
-    tiling->wide = padded(tiling->out, PANEL_COLUMNS);
-    return tiling->in >= LANES && tiling->all_tiles > 0 && tiling->out > 0;
-}
-
-// A vector of the taps of `count` output channels from `first` on, zeros beyond them.
-static void load_taps(
-    const State *state, int64_t first, int64_t count, int64_t channel, Floats *taps) {
-    if (state->in_panels) {  // [panel][tap][in][PANEL_COLUMNS]
-        const int64_t column = first % PANEL_COLUMNS, lines = TAP * TAP * state->tiling.in;
-        const float *w = state->w + (first - column) * lines + channel * PANEL_COLUMNS + column;
-        for (int tap = 0; tap < TAP * TAP; tap++)
-            taps[tap] = load(w + tap * state->tiling.in * PANEL_COLUMNS);
-        return;
-    }
-    const int64_t *strides = state->w_strides;
-    for (int tap = 0; tap < TAP * TAP; tap++) taps[tap] = (Floats){0};
-    for (int lane = 0; lane < LANES && lane < count; lane++) {
-        const float *w = state->w + (first + lane) * strides[0] + channel * strides[1];
-        for (int i = 0; i < TAP; i++)
-            for (int j = 0; j < TAP; j++)
-                taps[i * TAP + j][lane] = w[i * strides[2] + j * strides[3]];
-    }
-}
-
-// The weights of a panel of output channels: [point][panel][in][PANEL_COLUMNS].
-static void transform_panel(const State *state, float *to, int64_t panel) {
-    const int64_t first = panel * PANEL_COLUMNS, point = state->tiling.wide * state->tiling.in;
-    to += first * state->tiling.in;
-    for (int64_t channel = 0; channel < state->tiling.in; channel++, to += PANEL_COLUMNS)
-        for (int part = 0; part < PANEL_COLUMNS; part += LANES) {
-            Floats taps[TAP * TAP], lines[SPAN * TAP], points[POINTS];
-            load_taps(state, first + part, state->tiling.out - first - part, channel, taps);
-            for (int i = 0; i < TAP; i++) transform_weight_line(taps + i, TAP, lines + i, TAP);
-            for (int i = 0; i < SPAN; i++)
-                transform_weight_line(lines + i * TAP, 1, points + i * SPAN, 1);
-            for (int i = 0; i < POINTS; i++) store(to + i * point + part, points[i]);
-        }
+    ISA(next_activation)(params, &state->epilogue);
+    if (params->bad || x.rank != 4 || !channels_fit(&x, &w, &y, &residual, 1)) return false;
+    if (x.dtype != F32 || w.dtype != F32 || y.dtype != F32) return false;
+    if (!choose_form(state, &w) || !may_hold(&bias, F32, w.dims[0])) return false;
+    read_sizes(state, &x, &y);
+    read_taps(state, &w);
+    state->x = image_of(&x, state->down);
+    state->y = image_of(&y, state->down);
+    if (residual.data) state->residual = image_of(&residual, state->down);
+    state->turn_x = state->x.channel != 1;
+    state->turn_y = state->y.channel != 1;
+    if (!is_laid_out(&x, state->turn_x) || !is_laid_out(&y, state->turn_y)) return false;
+    if (residual.data && !is_laid_out(&residual, state->turn_y)) return false;
+    state->epilogue.row_bias = (const float *)bias.data;
+    *constant = w.constant;
+    if (w.packed && !is_contiguous(&w)) return false;
+    return tiling->in >= LANES && tiling->out > 0 && ISA(divide_image)(tiling);
 }
 
 static void release(void *argument) {
@@ -148,17 +154,19 @@ static void release(void *argument) {
 // their strips where there are few.
 static void choose_blocks(State *state, const Needs *needs) {
     Tiling *tiling = &state->tiling;
-    const double products = (double)tiling->all_tiles * POINTS * (double)(tiling->in * tiling->out);
+    const int64_t points = tiling->points;
+    const double products = (double)(tiling->all_tiles * points) *
+                            (double)(depth_of(tiling) * tiling->out);
     const int64_t wanted = chunks_for(needs, products, FEW_CHUNKS);
     state->strips = ceil_div(tiling->out, STRIP);
-    int64_t most = CACHED / (POINTS * tiling->in) / TILE_ROWS * TILE_ROWS;
+    int64_t most = CACHED / (points * tiling->in) / TILE_ROWS * TILE_ROWS;
     if (most < 4 * TILE_ROWS) most = 4 * TILE_ROWS;
     if (most > 8 * TILE_ROWS) most = 8 * TILE_ROWS;
     const int64_t shared = lesser(ceil_div(wanted, state->strips), tiling->all_tiles / TILE_ROWS);
     const int64_t blocks = greater(ceil_div(tiling->all_tiles, most), shared);
     tiling->block = padded(ceil_div(tiling->all_tiles, blocks), TILE_ROWS);
     tiling->block = lesser(tiling->block, tiling->all_tiles);
-    tiling->elements = apart(tiling->block * tiling->in);
+    tiling->elements = apart((tiling->block + tiles_ahead(tiling)) * tiling->in);
     state->blocks = ceil_div(tiling->all_tiles, tiling->block);
     state->parts = lesser(state->strips, ceil_div(wanted, state->blocks));
     state->early = state->parts > 1;
@@ -172,11 +180,16 @@ static int64_t turned_floats(const State *state, bool input) {
 }
 
 // Of a block.
-static int64_t element_floats(const State *state) { return POINTS * state->tiling.elements; }
-static int64_t product_floats(const State *state) { return POINTS * STRIP * state->tiling.block; }
+static int64_t element_floats(const State *state) {
+    return state->tiling.points * state->tiling.elements;
+}
+
+static int64_t product_floats(const State *state) {
+    return state->tiling.points * STRIP * state->tiling.block;
+}
 
 static int64_t weight_floats(const State *state) {
-    return POINTS * state->tiling.wide * state->tiling.in;
+    return state->tiling.points * state->tiling.wide * depth_of(&state->tiling);
 }
 
 // Of elements that are made before all products.
@@ -199,7 +212,7 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     for (int64_t panel = 0; constant && panel < state->tiling.wide / PANEL_COLUMNS; panel++)
-        transform_panel(state, state->packed, panel);
+        ISA(transform_panel)(&state->tiling, &state->taps, state->packed, panel);
     choose_blocks(state, needs);
     const int64_t size = sizeof(float);
     needs->shared = (padded(turned_floats(state, true), 16) +
@@ -262,7 +275,7 @@ static void turn_result(void *context, int64_t chunk, int thread) {
 static void transform_weights(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
-    transform_panel(job->state, (float *)job->weights, chunk);
+    ISA(transform_panel)(&job->state->tiling, &job->state->taps, (float *)job->weights, chunk);
 }
 
 // Some tiles of a block.
@@ -273,7 +286,9 @@ static void transform_early(void *context, int64_t chunk, int thread) {
     const int64_t first = chunk * TILE_ROWS, end = lesser(first + TILE_ROWS, tiling->all_tiles);
     float *elements = job->elements + first / tiling->block * element_floats(job->state);
     // Blocks are of whole panels of rows: none ends within these.
-    ISA(transform_elements)(tiling, &job->x, first, end - first, elements, first % tiling->block);
+    const bool last = end % tiling->block == 0 || end == tiling->all_tiles;
+    const int64_t count = end - first + (last ? tiles_ahead(tiling) : 0);
+    ISA(transform_elements)(tiling, &job->x, first, count, elements, first % tiling->block);
 }
 
 static void convolve(void *context, int64_t chunk, int thread) {
@@ -298,7 +313,10 @@ static void convolve(void *context, int64_t chunk, int thread) {
         strip.bias = state->epilogue.row_bias;
         strip.limits = limits_of(&state->epilogue);
     }
-    if (!state->early) ISA(transform_elements)(tiling, &job->x, strip.first, strip.count, own, 0);
+    if (!state->early) {
+        const int64_t count = strip.count + tiles_ahead(tiling);
+        ISA(transform_elements)(tiling, &job->x, strip.first, count, own, 0);
+    }
     const int64_t last = state->strips * (part + 1) / state->parts;
     for (int64_t i = state->strips * part / state->parts; i < last && !pool_is_stopped(); i++)
         ISA(make_strip)(&strip, i * STRIP);
@@ -307,7 +325,10 @@ static void convolve(void *context, int64_t chunk, int thread) {
 static Failure run_winograd(const void *argument, const Run *run) {
     const State *state = argument;
     const Tiling *tiling = &state->tiling;
-    const int64_t size[] = {tiling->height, tiling->width};
+    const int64_t *result = tiling->result;
+    const int64_t size[] = {
+        state->down ? tiling->width : tiling->height, state->down ? tiling->height : tiling->width};
+    const int64_t turned[] = {result[state->down ? 1 : 0], result[state->down ? 0 : 1]};
     float *turned_x = (float *)run->shared;
     float *turned_y = turned_x + padded(turned_floats(state, true), 16);
     float *elements = turned_y + padded(turned_floats(state, false), 16);
@@ -315,10 +336,10 @@ static Failure run_winograd(const void *argument, const Run *run) {
     Job job = {state, run, state->x, state->y, state->packed ? state->packed : weights, elements};
     if (!state->packed) share_chunks(run, tiling->wide / PANEL_COLUMNS, transform_weights, &job);
     if (state->turn_x) {
-        job.x = channels_last(turned_x, size, tiling->in);
+        job.x = directed(channels_last(turned_x, size, tiling->in), state->down);
         share_chunks(run, tiling->batch * ceil_div(tiling->in, TURNED), turn_input, &job);
     }
-    if (state->turn_y) job.y = channels_last(turned_y, tiling->result, tiling->out);
+    if (state->turn_y) job.y = directed(channels_last(turned_y, turned, tiling->out), state->down);
     if (state->early)
         share_chunks(run, ceil_div(tiling->all_tiles, TILE_ROWS), transform_early, &job);
     share_chunks(run, state->blocks * state->parts, convolve, &job);

@@ -72,16 +72,15 @@ static bool read_state(State *state, Params *params) {
     tiling->out = dy.dims[1];
     tiling->height = x.dims[2];
     tiling->width = x.dims[3];
-    tiling->all_tiles = tiling->batch;
+    tiling->form = SQUARES;
+    tiling->parts = 1;
     for (int axis = 0; axis < 2; axis++) {
-        const int64_t before = tiling->before[axis];
-        if (before < -INT32_MAX || before > INT32_MAX) return false;
+        tiling->dilation[axis] = 1;
         tiling->result[axis] = dy.dims[2 + axis];
-        tiling->tiles[axis] = ceil_div(tiling->result[axis], RESULT);
-        tiling->all_tiles *= tiling->tiles[axis];
     }
     state->w = (float *)w.data;
-    return tiling->in % LANES == 0 && tiling->out % LANES == 0 && element_count(&x) > 0;
+    if (tiling->in % LANES != 0 || tiling->out % LANES != 0 || element_count(&x) == 0) return false;
+    return ISA(divide_image)(tiling);
 }
 
 // Of the sums of a chunk: [point][rows of a block][TILE_COLUMNS].
@@ -194,7 +193,7 @@ static void transform_gradient(void *context, int64_t number, int thread) {
     const Job *job = context;
     const State *state = job->state;
     const Tiling *tiling = &state->tiling;
-    const Tile tile = find_tile(tiling, job->first + number);
+    const Tile tile = find_tile(tiling, job->first + number, SQUARES);
     const Image *dy = &job->dy;
     const float *from = dy->data + tile.image * dy->image + tile.row * dy->row +
                         tile.column * dy->column;

@@ -17,7 +17,7 @@ from popc_runtime.native.folded import FOLDED, conv_folds, folded_conv
 from popc_runtime.native.forms import is_channels_last, product_record
 from popc_runtime.native.record import MOST_AXES, Record, is_float32, tensor_words
 from popc_runtime.native.views import View
-from popc_runtime.native.winograd import winograd_suits
+from popc_runtime.native.winograd import as_image, winograd_axes, winograd_suits
 
 __all__ = ["DIRECT", "ENCODERS", "WINOGRAD", "kernel_of_windows", "packing_of_weights"]
 
@@ -49,6 +49,10 @@ def _conv(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
             return None
         w = contiguous_copy(w)
         copies.append(w)
+    axes = _axes(binding)
+    if kernel == WINOGRAD:
+        x, w, out = as_image(x), as_image(w), as_image(out)
+        residual = None if residual is None else as_image(residual)
     words = [
         *tensor_words(x),
         *tensor_words(w, constant=binding.is_constant(1), packed=panels is not None),
@@ -56,9 +60,8 @@ def _conv(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
         *tensor_words(bias),
         *tensor_words(residual),
     ]
-    axes = _axes(binding)
     if kernel == WINOGRAD:
-        words += [axis.begin for axis in axes]
+        words += winograd_axes(axes)
     else:
         words.append(binding.integer("group", 1))
         for axis in axes:
@@ -128,7 +131,7 @@ def kernel_of_windows(
         winograd: Whether Winograd's algorithm may be used.
     """
     x, w, residual = operands
-    if group == 1 and x.ndim == 4 and winograd and winograd_suits(operands, out, axes):
+    if group == 1 and winograd and winograd_suits(operands, out, axes):
         return WINOGRAD
     return _kernel_of_sums(x, w, out, residual, group, axes)
 

@@ -28,7 +28,7 @@ from popc_runtime.native.record import (
 )
 from popc_runtime.native.transposed import transposed_at_once
 from popc_runtime.native.views import View, broadcast_to, filled, merged_view
-from popc_runtime.native.winograd import winograd_adds
+from popc_runtime.native.winograd import as_image, winograd_adds, winograd_axes
 
 __all__ = ["ENCODERS"]
 
@@ -235,10 +235,11 @@ class _Transposed:
             turned = self.binding.scratch.take(chosen.shape, DType.FLOAT32)
             yield move_record(turned, chosen)
             weights = turned.reshape(shape)
-        words = [*tensor_words(x), *tensor_words(weights, constant=final), *tensor_words(result)]
+        read, by, made = (as_image(v) if kernel == WINOGRAD else v for v in (x, weights, result))
+        words = [*tensor_words(read), *tensor_words(by, constant=final), *tensor_words(made)]
         words += [*tensor_words(bias), *tensor_words(None)]
         if kernel == WINOGRAD:
-            words += [axis.begin for axis in axes]
+            words += winograd_axes(axes)
         else:
             words.append(group)
             words += [word for axis in axes for word in (axis.stride, axis.dilation, axis.begin)]
