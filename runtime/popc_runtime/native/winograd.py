@@ -33,8 +33,6 @@ def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[Wi
     images = [as_image(image) for image in (x, out, residual) if image is not None]
     if not all(is_channels_last(image) or _is_plain(image) for image in images):
         return False
-    if residual is not None and is_channels_last(residual) != is_channels_last(out):
-        return False
     window, result = as_image(w).shape[2:], as_image(out).shape
     dilations = [axis.dilation for axis in axes]
     if window == (3, 3):

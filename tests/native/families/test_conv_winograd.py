@@ -138,7 +138,8 @@ def test_images_of_any_size(data: st.DataObject) -> None:
         x = channels_last(x)
     if data.draw(st.booleans(), label="result with channels last"):
         out = channels_last(out)
-        residual = None if residual is None else channels_last(residual)
+    if residual is not None and data.draw(st.booleans(), label="residual with channels last"):
+        residual = channels_last(residual)
     bias = _numbers(filters, seed=2) if data.draw(st.booleans(), label="bias") else None
     constant = data.draw(st.sampled_from([(), (1, 2)]), label="constant")
     activation = data.draw(st.sampled_from(["", "Relu", "HardSwish", "Swish"]), label="activation")

@@ -30,7 +30,9 @@ typedef struct {
     Image x, y, residual;
     Taps taps;
     bool down;  // taps lie in a column: rows and columns change places
-    bool turn_x, turn_y;
+    bool turn_x, turn_y, turn_residual;
+    bool
+        ends_late;  // what follows is done by whoever turns the result, whose residual lies as it does
     Epilogue epilogue;
     int64_t blocks, strips,
         parts;  // of tiles; of channels of the result; what strips are divided into
@@ -44,6 +46,7 @@ typedef struct {
     Image x, y;
     const float *weights;
     float *elements;  // of all blocks, if they are transformed early
+    Image residual;
 } Job;
 
 // -- preparing ------------------------------------------------------------------------------------
@@ -136,7 +139,10 @@ static bool read_state(State *state, Params *params, bool *constant) {
     state->turn_x = state->x.channel != 1;
     state->turn_y = state->y.channel != 1;
     if (!is_laid_out(&x, state->turn_x) || !is_laid_out(&y, state->turn_y)) return false;
-    if (residual.data && !is_laid_out(&residual, state->turn_y)) return false;
+    const bool apart = residual.data && state->residual.channel != 1;  // channels of the residual
+    if (residual.data && !is_laid_out(&residual, apart)) return false;
+    state->ends_late = state->turn_y && (apart || !residual.data);
+    state->turn_residual = apart && !state->turn_y;
     state->epilogue.row_bias = (const float *)bias.data;
     *constant = w.constant;
     if (w.packed && !is_contiguous(&w)) return false;
@@ -172,11 +178,23 @@ static void choose_blocks(State *state, const Needs *needs) {
     state->early = state->parts > 1;
 }
 
-static int64_t turned_floats(const State *state, bool input) {
+static int64_t input_floats(const State *state) {
     const Tiling *tiling = &state->tiling;
-    if (input)
-        return state->turn_x ? tiling->batch * tiling->height * tiling->width * tiling->in : 0;
-    return state->turn_y ? tiling->batch * tiling->result[0] * tiling->result[1] * tiling->out : 0;
+    return tiling->batch * tiling->height * tiling->width * tiling->in;
+}
+
+static int64_t result_floats(const State *state) {
+    const Tiling *tiling = &state->tiling;
+    return tiling->batch * tiling->result[0] * tiling->result[1] * tiling->out;
+}
+
+// Of images that are turned: the input; and the result, or a residual.
+static int64_t turned_input(const State *state) {
+    return state->turn_x ? padded(input_floats(state), 16) : 0;
+}
+
+static int64_t turned_result(const State *state) {
+    return state->turn_y || state->turn_residual ? padded(result_floats(state), 16) : 0;
 }
 
 // Of a block.
@@ -215,8 +233,7 @@ static void *prepare(Params *params, Needs *needs) {
         ISA(transform_panel)(&state->tiling, &state->taps, state->packed, panel);
     choose_blocks(state, needs);
     const int64_t size = sizeof(float);
-    needs->shared = (padded(turned_floats(state, true), 16) +
-                     padded(turned_floats(state, false), 16) + early_floats(state) +
+    needs->shared = (turned_input(state) + turned_result(state) + early_floats(state) +
                      (constant ? 0 : weight_floats(state))) *
                     size;
     needs->own = (product_floats(state) + (state->early ? 0 : element_floats(state))) * size;
@@ -230,17 +247,30 @@ static void *prepare(Params *params, Needs *needs) {
 
 enum { TURNED = 16 };  // channels of a chunk: a line of the cache
 
+// Some channels of an image, which has its channels last then.
+static void turn_image(
+    const Image *from, const Image *to, int64_t channels, int64_t pixels, int64_t chunk) {
+    const int64_t groups = ceil_div(channels, TURNED);
+    const int64_t image = chunk / groups, first = chunk % groups * TURNED;
+    turn(
+        from->data + image * from->image + first * from->channel, from->channel,
+        to->data + image * pixels * channels + first, channels, lesser(channels - first, TURNED),
+        pixels);
+}
+
 static void turn_input(void *context, int64_t chunk, int thread) {
     (void)thread;
     const Job *job = context;
-    const State *state = job->state;
-    const int64_t groups = ceil_div(state->tiling.in, TURNED);
-    const int64_t image = chunk / groups, first = chunk % groups * TURNED;
-    const int64_t count = state->tiling.in - first < TURNED ? state->tiling.in - first : TURNED;
-    const int64_t pixels = state->tiling.height * state->tiling.width;
-    turn(
-        state->x.data + image * state->x.image + first * state->x.channel, state->x.channel,
-        job->x.data + image * pixels * state->tiling.in + first, state->tiling.in, count, pixels);
+    const Tiling *tiling = &job->state->tiling;
+    turn_image(&job->state->x, &job->x, tiling->in, tiling->height * tiling->width, chunk);
+}
+
+static void turn_residual(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Job *job = context;
+    const Tiling *tiling = &job->state->tiling;
+    const int64_t pixels = tiling->result[0] * tiling->result[1];
+    turn_image(&job->state->residual, &job->residual, tiling->out, pixels, chunk);
 }
 
 static void turn_result(void *context, int64_t chunk, int thread) {
@@ -252,8 +282,9 @@ static void turn_result(void *context, int64_t chunk, int thread) {
     const int64_t count = state->tiling.out - first < TURNED ? state->tiling.out - first : TURNED;
     const int64_t pixels = state->tiling.result[0] * state->tiling.result[1];
     float *y = state->y.data + image * state->y.image + first * state->y.channel;
-    Epilogue epilogue = state->epilogue;
-    if (state->residual.data) {
+    Epilogue epilogue = {0};
+    if (state->ends_late) epilogue = state->epilogue;
+    if (state->ends_late && state->residual.data) {
         epilogue.residual = state->residual.data + image * state->residual.image;
         epilogue.residual_row = state->residual.channel;
     }
@@ -308,8 +339,8 @@ static void convolve(void *context, int64_t chunk, int thread) {
         .limits = {false, -INFINITY, INFINITY, NULL, false},
     };
     strip.count = lesser(tiling->all_tiles - strip.first, tiling->block);
-    if (!state->turn_y) {  // else what follows is done by whoever turns it
-        strip.residual = state->residual;
+    if (!state->ends_late) {
+        strip.residual = job->residual;
         strip.bias = state->epilogue.row_bias;
         strip.limits = limits_of(&state->epilogue);
     }
@@ -330,21 +361,28 @@ static Failure run_winograd(const void *argument, const Run *run) {
         state->down ? tiling->width : tiling->height, state->down ? tiling->height : tiling->width};
     const int64_t turned[] = {result[state->down ? 1 : 0], result[state->down ? 0 : 1]};
     float *turned_x = (float *)run->shared;
-    float *turned_y = turned_x + padded(turned_floats(state, true), 16);
-    float *elements = turned_y + padded(turned_floats(state, false), 16);
+    float *turned_y = turned_x + turned_input(state);
+    float *elements = turned_y + turned_result(state);
     float *weights = elements + early_floats(state);
-    Job job = {state, run, state->x, state->y, state->packed ? state->packed : weights, elements};
+    Job job = {
+        state,          run, state->x, state->y, state->packed ? state->packed : weights, elements,
+        state->residual};
     if (!state->packed) share_chunks(run, tiling->wide / PANEL_COLUMNS, transform_weights, &job);
     if (state->turn_x) {
         job.x = directed(channels_last(turned_x, size, tiling->in), state->down);
         share_chunks(run, tiling->batch * ceil_div(tiling->in, TURNED), turn_input, &job);
     }
-    if (state->turn_y) job.y = directed(channels_last(turned_y, turned, tiling->out), state->down);
+    const Image aside = directed(channels_last(turned_y, turned, tiling->out), state->down);
+    const int64_t outs = tiling->batch * ceil_div(tiling->out, TURNED);
+    if (state->turn_y) job.y = aside;
+    if (state->turn_residual) {
+        job.residual = aside;
+        share_chunks(run, outs, turn_residual, &job);
+    }
     if (state->early)
         share_chunks(run, ceil_div(tiling->all_tiles, TILE_ROWS), transform_early, &job);
     share_chunks(run, state->blocks * state->parts, convolve, &job);
-    if (state->turn_y)
-        share_chunks(run, tiling->batch * ceil_div(tiling->out, TURNED), turn_result, &job);
+    if (state->turn_y) share_chunks(run, outs, turn_result, &job);
     return OK;
 }
 
