@@ -62,6 +62,7 @@
     _(RESAMPLINGS)         \
     _(ROTATIONS)           \
     _(ROUNDINGS)           \
+    _(ROW_CONVOLUTIONS)    \
     _(ROW_NORMS)           \
     _(ROW_REDUCTIONS)      \
     _(RUNNING_SUMS)        \

@@ -16,6 +16,7 @@ __all__ = [
     "folds_lines",
     "lines_win",
     "mirroring_wins",
+    "rows_win",
     "winograd_rows_win",
     "winograd_sums_win",
     "winograd_wins",
@@ -56,6 +57,9 @@ _SPREAD_CHANNELS: Final = 128
 # 0.95 of the time, where they have as many numbers at least.
 _LEAP: Final = 4
 _LEAPING_WINDOW: Final = 128
+# Channels of the result that take as long as collecting windows, as measured for 8 to 48 of them.
+_COLLECTING: Final = 8
+_ROWS_WIN: Final = 0.95
 # What rows of channels-last images are computed of (csrc/kernels/conv/depthwise_rows.c).
 _ROW_GROUPS: Final = (4, 8)  # channels of a group
 _ROW_CHANNELS: Final = 16  # of all groups: a vector of any processor
@@ -208,6 +212,25 @@ def lines_win(x: Sequence[int], w: Sequence[int], result: Sequence[int]) -> bool
     little = x[0] * prod(w) * prod(result[2:]) <= _LITTLE_WORK
     little = little and result[-1] <= _SHORT_LINE and w[1] >= _SOME_CHANNELS
     return few_axes and fits and (planes >= _LEAST_IMAGES or little)
+
+
+def rows_win(w: Sequence[int], result: Sequence[int], group: int) -> bool:
+    """True if vectors of a convolution are best filled from one row of the result each.
+
+    Otherwise windows of pixels that lie in two rows are collected before they are multiplied, which
+    takes the time of so many channels of the result.
+
+    Args:
+        w: [M, C / group, *kernel].
+        result: [N, M, *sizes].
+        group: How many groups of channels there are.
+    """
+    width, channels = result[-1], w[0] // group
+    if width < _VECTOR or width % _VECTOR == 0 or prod(w[2:]) == 1:
+        return False
+    filled = -(-width // _VECTOR) * _VECTOR / width
+    collected = 1 + _COLLECTING / channels * min(1, _LANES / width)
+    return filled < _ROWS_WIN * collected
 
 
 def folding_wins(x: Sequence[int], w: Sequence[int], strides: Sequence[int]) -> bool:

@@ -286,8 +286,8 @@ static void multiply_windows(
     }
     const float *const lines[] = {line, line + LANES};
     ISA(multiply_lines)(
-        left, lines, state->offsets + windows->done, windows->depth, out.data, out.row, rows, add,
-        ending);
+        left, lines, state->offsets + windows->done, windows->depth, out.data, out.row, LANES, rows,
+        add, ending);
 }
 
 // A slice of the sums of height x width results.

@@ -130,7 +130,7 @@ static void multiply_tile(
         for (int64_t i = 0; i < conv->out; i += state->rows, panel += TILE_ROWS * state->k)
             ISA(multiply_lines)(
                 panel, right, state->offsets + done, depth, sums + i * TILE_COLUMNS, TILE_COLUMNS,
-                rows_of(state, i), done > 0, NO_ENDING);
+                LANES, rows_of(state, i), done > 0, NO_ENDING);
     }
 }
 

@@ -150,7 +150,7 @@ static void multiply(const Task *task, int64_t first, int64_t count) {
             for (int64_t row = 0; phase->taps && row < task->rows; row += state->rows)
                 ISA(multiply_lines)(
                     weights + row / state->rows * line, right, phase->offsets + done * phase->taps,
-                    channels * phase->taps, sums + row * TILE_COLUMNS, TILE_COLUMNS,
+                    channels * phase->taps, sums + row * TILE_COLUMNS, TILE_COLUMNS, LANES,
                     (int)lesser(state->rows, task->rows - row), done > 0, NO_ENDING);
         }
     }

@@ -277,7 +277,7 @@ static void multiply_rows(
         const int rows = (int)(conv->out - i < state->rows ? conv->out - i : state->rows);
         if (state->in_place)
             ISA(multiply_lines)(
-                left, vectors, places, depth, sums + i * row, row, rows, add, NO_ENDING);
+                left, vectors, places, depth, sums + i * row, row, LANES, rows, add, NO_ENDING);
         else
             ISA(multiply_tile)(
                 left, windows, depth, (Place){sums + i * row, row, 0, 0}, rows,

@@ -257,7 +257,7 @@ static void multiply(void *context, int64_t chunk, int thread) {
         for (int64_t i = 0; i < rows; i += state->rows, left += job->count * TILE_ROWS)
             ISA(multiply_lines)(
                 left, vectors, state->offsets, job->count, out + i * TILE_COLUMNS, TILE_COLUMNS,
-                (int)lesser(rows - i, state->rows), job->first > 0, NO_ENDING);
+                LANES, (int)lesser(rows - i, state->rows), job->first > 0, NO_ENDING);
     }
     if (job->first + job->count == tiling->all_tiles)
         give_weights(state, sums, first, rows, column);

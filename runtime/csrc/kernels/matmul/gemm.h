@@ -139,10 +139,11 @@ void ISA(multiply_tile)(
     bool add, Ending ending);
 
 // A tile of which two vectors of columns lie anywhere: line p of the right matrix is right[0] +
-// offsets[p] and right[1] + offsets[p].  There is one if right[1] is NULL.
+// offsets[p] and right[1] + offsets[p].  There is one if right[1] is NULL.  The sums of the second one go
+// `out_second` floats beside those of the first.
 void ISA(multiply_lines)(
     const float *left, const float *const *right, const int64_t *offsets, int64_t depth, float *out,
-    int64_t out_row, int rows, bool add, Ending ending);
+    int64_t out_row, int64_t out_second, int rows, bool add, Ending ending);
 
 // out[columns] = left[k] * right, from packed panels: for products of a single row.
 void ISA(multiply_row)(

@@ -9,7 +9,7 @@ from popc_runtime.format.program import Packing
 from popc_runtime.ground.hints import Final
 from popc_runtime.kernels.core.operands import Operands
 from popc_runtime.kernels.parts.windows import WindowAxis, window_axes
-from popc_runtime.native.algorithms import direct_wins, fits_rows, lines_win
+from popc_runtime.native.algorithms import direct_wins, fits_rows, lines_win, rows_win
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import contiguous_copy
 from popc_runtime.native.epilogues import epilogue_activation
@@ -153,6 +153,8 @@ def _kernel_of_sums(
     few = group > 1 and min(w.shape[0] // group, w.shape[1]) < _FEW_CHANNELS
     if not plain or (not few and (last or direct_wins(w.shape, out.shape, strides))):
         return DIRECT
+    if rows_win(w.shape, out.shape, group):
+        return "ConvRows_f32"
     return "ConvLines_f32" if lines_win(x.shape, w.shape, out.shape) else "Conv_f32"
 
 
