@@ -15,8 +15,9 @@ A result is channels-last if all of this holds:
   its operands of its size are channels-last (so that maps, pooling, resized and joined images stay
   in the format that they find), or the channels of such an image in another order;
 * at least half of its readers gain: they write any format themselves (maps only if their results
-  may be channels-last in turn), reduce pixels, or turn the image to [N, H, W, C], or by way of
-  [N, C, H W] to [N, H W, C], which then are views.  Others have to bring planes together.
+  may be channels-last in turn, convolutions only if their channels fill vectors, or pixels of a row
+  do not), reduce pixels, or turn the image to [N, H, W, C], or by way of [N, C, H W] to
+  [N, H W, C], which then are views.  Others have to bring planes together.
 
 None of this depends on the order in which ops run.
 """
@@ -30,7 +31,7 @@ from popc.ir import Graph, Op, Tensor
 from popc.ir.attributes import integers
 from popc.ops import OPS
 from popc.ops.views import contiguous_strides, normal_strides
-from popc_runtime.native.algorithms import fits_rows
+from popc_runtime.native.algorithms import fits_rows, planes_win
 
 __all__ = ["BYTE_CONVOLUTIONS", "CONVOLUTIONS", "choose_formats"]
 
@@ -186,7 +187,9 @@ def _gains(op: Op, suited: Container[Tensor]) -> bool:
     if op.op_type == "Reshape":
         return _shuffled(op) is not None or _lists_pixels(op)
     if _writes_any(op):
-        return op.output in suited if OPS[op.op_type].elementwise else not _has_short_rows(op)
+        if OPS[op.op_type].elementwise:
+            return op.output in suited
+        return not _has_short_rows(op) and not _fills_planes(op)
     permutation = op.attributes["perm"] if op.op_type == "Transpose" else ()
     rank = op.operand(0).type.rank
     to_last = rank in _IMAGES and permutation == _to_channels_last(rank)
@@ -215,6 +218,14 @@ def _has_short_rows(op: Op) -> bool:
         return min(widths) < _FEWEST_OF_GROUP * group
     few = widths != (group, group) and min(widths) < _FEWEST_OF_GROUP * group
     return few and not (widths[0] == widths[1] and _goes_by_rows(op))
+
+
+def _fills_planes(op: Op) -> bool:
+    """True if ``op`` is a convolution whose channels fill vectors worse than pixels of a row do."""
+    if op.op_type != "Conv" or op.attributes.get("group", 1) != 1:
+        return False
+    steps = integers(op.attributes, "strides"), integers(op.attributes, "dilations")
+    return planes_win(op.operand(1).type.shape, op.output.type.shape, *steps)
 
 
 def _goes_by_rows(op: Op) -> bool:

@@ -209,3 +209,26 @@ def test_maps_gain_if_their_readers_do(reader: str) -> None:
     small.output(small("Reshape", y, shape=(32, 49)) if reader == "Reshape" else y)
     plan, _ = _plan(small)
     assert (plan.placements[x].strides is not None) == (reader == "Conv")
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "size", "width", "is_last"),
+    [
+        (12, 12, 5, 30, False),
+        (20, 24, 5, 30, False),
+        (12, 12, 5, 15, True),  # rows do not fill a vector
+        (12, 16, 5, 30, True),  # channels of the result do
+        (32, 12, 5, 30, True),  # what it reads does
+        (12, 12, 1, 30, True),  # a product
+        (24, 24, 3, 30, True),  # by Winograd's algorithm
+    ],
+)
+def test_channels_that_leave_lanes_empty(
+    channels: int, filters: int, size: int, width: int, *, is_last: bool
+) -> None:
+    """A convolution reads planes if pixels of a row fill vectors better than its channels."""
+    small = SmallGraph()
+    x = _conv(small, small.input(1, 3, 9, width), channels)
+    small.output(_conv(small, x, filters, size))
+    plan, _ = _plan(small)
+    assert (plan.placements[x].strides is not None) == is_last

@@ -135,6 +135,11 @@ def packed_samples(library: Library) -> dict[str, list[Sample]]:
     return found
 
 
+def _lines() -> tuple[Array, Array]:
+    """What is convolved along one axis by Winograd's algorithm."""
+    return _floats(1, 64, 1, 130), _floats(64, 64, 1, 5)
+
+
 def shared_samples(library: Library) -> dict[str, list[Sample]]:
     """A record of few rows through a long tree many times: trees, not rows, are shared out."""
     questions, times = 31, 128
@@ -203,6 +208,10 @@ def _further() -> Iterator[_Given]:
         yield "Conv", [image, weights, _floats(32), image], [plain], conv, constant
         yield "Conv", [last, weights, _floats(32), last], [turned], conv, constant
         yield "Conv", [last, taps, None, None], [turned], {**conv, "group": 32}, constant
+        few, short, line, long = _floats(1, 12, 9, 30), _floats(12, 12, 3, 3), *_lines()
+        yield "Conv", [few, short, _floats(12), few], [np.empty_like(few)], conv, constant
+        along = {**conv, "kernel_shape": (1, 5), "pads": (0, 2, 0, 2)}
+        yield "Conv", [line, long, _floats(64), None], [np.empty_like(line)], along, constant
     square = _floats(1, 32, 8, 8)
     yield "ConvWeightsGrad", [square, square], [_floats(32, 32, 3, 3)], conv, ()
     pool = {**steps, "kernel_shape": (3, 3), "count_include_pad": 0}

@@ -38,7 +38,7 @@ def _conv(kernel: str, changes: _Changes) -> tuple[Record, Sequence[Array | None
     shapes |= {name: shape for name, shape in changes.items() if name in shapes}
     arrays = [_floats(*shape) for shape in shapes.values()]
     geometry = (numbers["groups"], *(numbers["stride"], numbers["dilation"], 0) * 2)
-    words = _words(arrays, *((0, 0) if kernel == "WinogradConv_f32" else geometry), *_NOTHING)
+    words = _words(arrays, *((1, 0, 1, 0) if kernel == "WinogradConv_f32" else geometry), *_NOTHING)
     return Record(kernel, words), arrays
 
 
