@@ -50,7 +50,8 @@ _FEW_RESULTS: Final = 32
 _LONG_WINDOW: Final = 512
 _SOME_PIXELS: Final = 256
 # Single pixels of few, many channels each, where vectors of pixels have a seventh of their lanes
-# empty: those of 7 x 7 take 0.75 to 0.9 of the time as if they were channels-last.
+# empty: those of 7 x 7 take 0.75 to 0.9 of the time as if they were channels-last, long windows
+# 0.6 to 0.95, where results fill a vector with their channels.
 _LANES: Final = 32  # of tiles, beyond as many as half of them have
 _MOST_LANES: Final = 112
 _SPREAD_CHANNELS: Final = 128
@@ -165,6 +166,8 @@ def direct_wins(w: Sequence[int], result: Sequence[int], strides: Sequence[int])
     if prod(w[2:]) == 1:
         return min(w[:2]) >= _SPREAD_CHANNELS and _leaves_lanes_empty(pixels)
     if min(strides) >= _LEAP and summed >= _LEAPING_WINDOW:
+        return True
+    if summed >= _LONG_WINDOW and w[0] >= _VECTOR and _leaves_lanes_empty(pixels):
         return True
     most = [known for least, known in MOST_PIXELS if least <= summed]
     if w[0] <= _FEW_RESULTS and summed >= _LONG_WINDOW:
