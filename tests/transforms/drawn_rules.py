@@ -280,6 +280,28 @@ def _known(d: Drawing) -> Tensor:
     return d(d.of("Sub", "Div"), x, x)
 
 
+def _reshaped_product(d: Drawing) -> Tensor:
+    dtype = d.dtype(DType.FLOAT32, DType.FLOAT64)
+    if d.flag():
+        sizes = (d.of(1, 3), d.number(1, 4))
+        kernel = d.input((d.of(1, 3), 2, 1, 1), dtype)
+        x = d("Conv", d.input((d.number(1, 2), 2, *sizes), dtype), kernel)
+    else:
+        rows, columns = d.of((), (4,), (1, 4), (3, 4)), d.number(1, 3)
+        weights = d.constant(np.arange(2 * columns).reshape(2, columns), dtype)
+        x = d("MatMul", d.input((*rows, 2), dtype), weights)
+    for _ in range(d.number(0, 1)):
+        x = d("Mul", x, d.scalar(dtype, 3, -0.7))
+    shape = x.type.shape
+    left = [size for size in shape if size != 1]
+    x = d("Reshape", x, shape=d.of((*left, 1), (1, *left), (*left,), (x.type.size,), shape[::-1]))
+    if d.flag():
+        return d(d.of("Relu", "Tanh", "Clip"), x)
+    below = d.below(x.type.shape)
+    operands = [x, d.constant(np.resize([3, -0.7, 0.1], below), dtype)]
+    return d(d.of("Add", "Sub", "Mul", "Div"), *(operands if d.flag() else operands[::-1]))
+
+
 GRAPHS_OF_RULES: Final[Mapping[str, Callable[[Drawing], Tensor]]] = {
     "add_pads": _pads,
     "common_factors": _factored,
@@ -296,6 +318,7 @@ GRAPHS_OF_RULES: Final[Mapping[str, Callable[[Drawing], Tensor]]] = {
     "join_transposes": _transposes,
     "joined_constants": _two_constants,
     "known_values": _known,
+    "late_reshapes": _reshaped_product,
     "lookups_of_bags": _bags,
     "negative_ones": lambda d: _binary(d, ("Mul",), -1, -1, -1),
     "pad_windows": _convolved,

@@ -103,11 +103,7 @@ _CASES: Final = (
     Case("drop_identities", lambda g: g("Neg", _sliced(g, g.input(4, 3), 0, 4, 1)), "Neg"),
     Case("drop_detach", lambda g: g("Neg", g("Detach", g.input(3))), "Neg"),
     Case("drop_neutral_elements", lambda g: g("Neg", g("Mul", g.input(3), g.constant(1))), "Neg"),
-    Case(
-        "drop_empty_operands",
-        lambda g: g("Concat", g.input(2), g.input(0), g.input(3), axis=0),
-        "Concat",
-    ),
+    Case("drop_empty_operands", lambda g: g("Concat", *map(g.input, (2, 0, 3)), axis=0), "Concat"),
     Case(
         "join_reshapes",
         lambda g: g("Reshape", g("Reshape", g.input(2, 3), shape=(6,)), shape=(3, 2)),
@@ -120,6 +116,11 @@ _CASES: Final = (
             "Transpose", g("Transpose", g.input(2, 3, 4), perm=(1, 2, 0)), perm=(1, 2, 0)
         ),
         "Transpose",
+    ),
+    Case(
+        "late_reshapes",
+        lambda g: g("Tanh", g("Reshape", _convolved(g, (0,) * 8), shape=(3, 3, 4))),
+        "Pad Conv Tanh Reshape",
     ),
     Case(
         "join_slices",
