@@ -14,8 +14,8 @@ With attribute ``keep``, more results hold what the gradient needs, in float32 a
 product R h before n if linear_before_reset.
 
 DynamicQuantizeLSTM has weights of bytes, W and R of int8, and four more operands [D, 4*H]: scale
-and zero point (absent: 0) of each row of W, then of R.  What they are multiplied by, rows of X and
-of the states, is rounded to bytes by the range of each row, with 0.
+and zero point (absent: 0) of each row of W, then of R.  What they are multiplied by is rounded to
+bytes: X by the range of each sequence, over its steps, and the states by that of each row, with 0.
 
 The gradient ops take the layer's eight operands (of which bias and initial states are not read),
 states, gates, and the gradients of Y, Y_h and Y_c.  Attribute ``wanted`` lists the numbers of the

@@ -1,7 +1,8 @@
 """Recurrent layers whose weights are bytes.
 
-What they are multiplied by, rows of the input and of the states, is rounded to bytes by the range
-of each row.  Here both factors of such a product are floats that hold what the bytes stand for.
+What they are multiplied by is rounded to bytes: the input by the range of each sequence, states by
+that of each row.  Here both factors of such a product are floats that hold what the bytes stand
+for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from popc_runtime.kernels.core.binding import Binding, Call, Calls, Kernel
 from popc_runtime.kernels.core.derived import derived
 from popc_runtime.kernels.parts.rnn_cells import Cell, CellParts, lstm
 from popc_runtime.kernels.parts.rnn_layers import LSTM, PEEPHOLES
-from popc_runtime.kernels.parts.rnn_operands import R_SCALE, R_ZERO, W_SCALE, W_ZERO, R, W, X
+from popc_runtime.kernels.parts.rnn_operands import (
+    LENGTHS,
+    R_SCALE,
+    R_ZERO,
+    W_SCALE,
+    W_ZERO,
+    R,
+    W,
+    X,
+)
 from popc_runtime.kernels.rnn import recurrent
 
 __all__ = ["KERNELS", "rounded_rows"]
@@ -28,18 +38,18 @@ _STEPS: Final = np.float32(255)
 _LEAST: Final = 1e-30  # a range below it is nothing
 
 
-def rounded_rows(x: Array) -> Array:
-    """Rows of ``x`` [float32] as (byte - zero point) * scale, by their ranges with 0.
+def rounded_rows(x: Array, axes: int | tuple[int, ...] = -1) -> Array:
+    """Rows of ``x`` [float32] as (byte - zero point) * scale, by ranges along ``axes``, with 0.
 
     Those of which a number is not finite are undefined.
     """
     with np.errstate(all="ignore"):
-        least, most = (limit(x, axis=-1, keepdims=True, initial=0) for limit in (np.min, np.max))
+        least, most = (limit(x, axis=axes, keepdims=True, initial=0) for limit in (np.min, np.max))
         width = most - least
-        inverse = _STEPS / width
-        zero = np.rint(-least * inverse)
-        numbers = np.minimum(np.rint(x * inverse) + zero, _STEPS)
-        rows = np.where(width < _LEAST, 0, (numbers - zero) * (width / _STEPS))
+        scale = width / _STEPS
+        zero = np.rint(-least / scale)
+        numbers = np.minimum(np.rint(x / scale) + zero, _STEPS)
+        rows = np.where(width < _LEAST, 0, (numbers - zero) * scale)
     rounded: Array = np.where(width <= np.float32(3e38), rows, np.float32(np.nan))
     return rounded
 
@@ -69,8 +79,11 @@ def _kernel(binding: Binding) -> Calls:
     source = binding.input(X)
     x = binding.scratch.take(source.shape, np.float32)
 
+    lengths, steps = binding.optional(LENGTHS), np.arange(len(source))[:, None, None]
+
     def round_input() -> None:
-        np.copyto(x, rounded_rows(source))
+        given = source if lengths is None else np.where(steps < lengths[:, None], source, 0)
+        np.copyto(x, rounded_rows(given, (0, 2)))
 
     w, before = _weights(binding, W, W_SCALE, W_ZERO)
     r, more = _weights(binding, R, R_SCALE, R_ZERO)

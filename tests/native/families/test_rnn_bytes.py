@@ -1,6 +1,6 @@
 """LSTMs with weights of bytes, native against numpy, in sizes that nobody would choose.
 
-Both round rows to bytes.  The last bit of a state decides which byte it becomes, so that results
+Both round to bytes.  The last bit of a state decides which byte it becomes, so that results
 may differ by what one step of a byte is worth, times a weight.
 """
 

@@ -138,7 +138,20 @@ static int64_t block_steps(const State *state) {
 }
 
 // Where the parts of a direction's memory begin, in floats, and how many it has.
-typedef enum { SHARES, PRODUCTS, H, NEXT, C, RESET, SPARE, PANELS, INPUT, TAKEN, PARTS } Part;
+typedef enum {
+    SHARES,
+    PRODUCTS,
+    H,
+    NEXT,
+    C,
+    RESET,
+    SPARE,
+    PANELS,
+    INPUT,
+    TAKEN,
+    RANGES,
+    PARTS
+} Part;
 
 static void lay_out(const State *state, int64_t places[PARTS + 1]) {
     const int64_t columns = state->gates * state->wide, cells = state->rows * state->wide;
@@ -156,7 +169,8 @@ static void lay_out(const State *state, int64_t places[PARTS + 1]) {
         [PANELS] = bytes ? ISA(byte_row_floats)(state->rows, state->hidden)
                          : panels * state->hidden,
         [INPUT] = bytes ? ISA(byte_row_floats)(rows, state->width) : input * state->width,
-        [TAKEN] = state->rows < state->batch ? rows * state->width : 0};
+        [TAKEN] = state->rows < state->batch ? rows * state->width : 0,
+        [RANGES] = bytes ? 2 * state->rows : 0};
     places[0] = 0;
     for (int part = 0; part < PARTS; part++)
         places[part + 1] = places[part] + padded(sizes[part], 16);
@@ -200,7 +214,8 @@ static Memory memory_of(const State *state, float *at) {
         .spare = at + places[SPARE],
         .panels = at + places[PANELS],
         .input = at + places[INPUT],
-        .taken = at + places[TAKEN]};
+        .taken = at + places[TAKEN],
+        .ranges = (ByteRange *)(at + places[RANGES])};
 }
 
 // -- all steps ------------------------------------------------------------------------------------
@@ -246,7 +261,7 @@ static void project(Job *job, int64_t step, int64_t steps) {
         x = job->memory->taken;
     }
     if (state->bytes)
-        ISA(quantize_rows)(&state->bytes[0], x, width, job->rows, job->memory->input);
+        ISA(quantize_input)(state, x, step, steps, job->memory->ranges, job->memory->input);
     else
         ISA(pack_panels)(job->memory->input, x, width, 1, job->rows, width, TILE_ROWS);
     share_chunks(job->run, state->chunks, project_some, job);
@@ -334,6 +349,7 @@ static void run_direction(void *context, int64_t number, int thread) {
     take_rows(state, memory.h, state->h ? state->h + d * size : NULL);
     take_rows(state, memory.c, state->c ? state->c + d * size : NULL);
     keep_states(state, &memory, d, 0);
+    if (state->bytes) ISA(find_ranges)(state, memory.ranges);
     for (int64_t done = 0; done < state->steps; done += block) {
         const int64_t steps = lesser(block, state->steps - done);
         const int64_t first = state->backward[d] ? state->steps - done - steps : done;

@@ -16,6 +16,8 @@ typedef struct {
 
 typedef struct ByteWeights ByteWeights;  // see recurrent_bytes.h
 
+typedef struct { float least, most; } ByteRange;  // of what becomes bytes, with 0
+
 typedef struct {
     int gates;
     bool reset_late;  // a GRU's reset gate applies to the product with the state
@@ -54,6 +56,7 @@ typedef struct {
     float *panels;  // of the state, or of the reset state; or its bytes
     float *input;  // the same of some steps of the input
     float *taken;  // these, if they are not all rows
+    ByteRange *ranges;  // of sequences of the input, if it becomes bytes
 } Memory;
 
 // One step of a direction.

@@ -1,5 +1,5 @@
-// Recurrent layers whose weights are bytes.  What they are multiplied by is rounded to bytes too, each
-// row by its own range.
+// Recurrent layers whose weights are bytes.  What they are multiplied by is rounded to bytes too: the
+// input by the range of each sequence, states by that of each row.
 #include "recurrent_bytes.h"
 
 #include <math.h>
@@ -102,10 +102,8 @@ bool ISA(pack_byte_weights)(State *state) {
 
 // -- rounding -------------------------------------------------------------------------------------
 
-typedef struct { float least, most; } Range;
-
 // With 0; the most is undefined if a number is, or is infinite.
-static Range range_of(const float *x, int64_t count) {
+static ByteRange range_of(const float *x, int64_t count) {
     Floats least = {0}, most = {0}, taint = {0};
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES) {
@@ -122,7 +120,7 @@ static Range range_of(const float *x, int64_t count) {
         most = all_at_least(most, some);
         taint += some * 0.0f;
     }
-    Range range = {0, 0};
+    ByteRange range = {0, 0};
     for (int lane = 0; lane < LANES; lane++) {
         range.least = least[lane] < range.least ? least[lane] : range.least;
         range.most = most[lane] > range.most ? most[lane] : range.most;
@@ -131,19 +129,32 @@ static Range range_of(const float *x, int64_t count) {
     return range;
 }
 
-static void round_row(const float *x, int64_t count, uint8_t *to, float inverse, float zero) {
+void ISA(find_ranges)(const State *state, ByteRange *ranges) {
+    for (int64_t b = 0; b < state->rows; b++) {
+        ByteRange all = {0, 0};
+        for (int64_t step = 0; step < state->steps && !is_over(state, b, step); step++) {
+            const float *x = state->x + (step * state->batch + b) * state->width;
+            const ByteRange some = range_of(x, state->width);
+            all.least = some.least < all.least ? some.least : all.least;
+            if (!(some.most <= all.most)) all.most = some.most;
+            if (some.most != some.most) break;
+        }
+        ranges[b] = all;
+    }
+}
+
+static void round_row(const float *x, int64_t count, uint8_t *to, float scale, float zero) {
     INDEPENDENT_FOR (int64_t i = 0; i < count; i++) {
-        const int32_t steps = (int32_t)(__builtin_rintf(x[i] * inverse) + zero);
+        const int32_t steps = (int32_t)(__builtin_rintf(x[i] / scale) + zero);
         to[i] = (uint8_t)(steps > 255 ? 255 : steps);
     }
 }
 
 // A row becomes bytes; a range that is too small for a scale is nothing.
 static void quantize_row(
-    const float *x, int64_t k, const ByteRows *rows, int64_t row, bool with_sum) {
+    const float *x, int64_t k, ByteRange range, const ByteRows *rows, int64_t row, bool with_sum) {
     enum { STEPS = 255 };
     uint8_t *to = rows->data + row * rows->line;
-    const Range range = range_of(x, k);
     const float width = range.most - range.least;
     rows->sums[row] = 0;
     if (!(width >= 1e-30f && width <= 3e38f)) {
@@ -152,21 +163,37 @@ static void quantize_row(
         rows->zeros[row] = 0;
         return;
     }
-    const float inverse = STEPS / width, zero = __builtin_rintf(-range.least * inverse);
-    rows->scales[row] = width / STEPS;
+    const float scale = width / STEPS, zero = __builtin_rintf(-range.least / scale);
+    rows->scales[row] = scale;
     rows->zeros[row] = (int32_t)zero;
-    round_row(x, k, to, inverse, zero);
+    round_row(x, k, to, scale, zero);
     memset(to + k, 0, (size_t)(padded(k, 4) - k));
     int32_t sum = 0;
     for (int64_t i = 0; with_sum && i < k; i++) sum += to[i];
     rows->sums[row] = sum - (int32_t)k * (int32_t)zero;
 }
 
-void ISA(quantize_rows)(
-    const ByteWeights *weights, const float *from, int64_t row, int64_t rows, float *memory) {
+void ISA(quantize_input)(
+    const State *state, const float *x, int64_t step, int64_t steps, const ByteRange *ranges,
+    float *memory) {
+    const ByteWeights *weights = &state->bytes[0];
+    const int64_t count = state->rows, k = weights->panels.k;
+    const ByteRows to = rows_at(memory, steps * count, k);
+    for (int64_t i = 0; i < steps * count; i++) {
+        const bool over = is_over(state, i % count, step + i / count);
+        const ByteRange range = over ? (ByteRange){0, 0} : ranges[i % count];
+        quantize_row(x + i * k, k, range, &to, i, weights->has_zeros);
+    }
+}
+
+void ISA(quantize_states)(const State *state, const float *h, float *memory) {
+    const ByteWeights *weights = &state->bytes[1];
     const int64_t k = weights->panels.k;
-    const ByteRows to = rows_at(memory, rows, k);
-    for (int64_t i = 0; i < rows; i++) quantize_row(from + i * row, k, &to, i, weights->has_zeros);
+    const ByteRows to = rows_at(memory, state->rows, k);
+    for (int64_t i = 0; i < state->rows; i++) {
+        const float *row = h + i * state->wide;
+        quantize_row(row, k, range_of(row, k), &to, i, weights->has_zeros);
+    }
 }
 
 // -- products -------------------------------------------------------------------------------------

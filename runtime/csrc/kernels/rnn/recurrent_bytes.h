@@ -28,9 +28,17 @@ bool ISA(pack_byte_weights)(State *state);
 // Floats of memory for so many rows of bytes.
 int64_t ISA(byte_row_floats)(int64_t rows, int64_t k);
 
-// Rows of floats become bytes in `memory`.
-void ISA(quantize_rows)(
-    const ByteWeights *weights, const float *from, int64_t row, int64_t rows, float *memory);
+// Of each sequence of the input, over its steps.
+void ISA(find_ranges)(const State *state, ByteRange *ranges);
+
+// Rows of some steps of the input become bytes in `memory`, by the ranges of their sequences; those
+// behind the end of a sequence are nothing.
+void ISA(quantize_input)(
+    const State *state, const float *x, int64_t step, int64_t steps, const ByteRange *ranges,
+    float *memory);
+
+// Rows of the state do, each by its own range.
+void ISA(quantize_states)(const State *state, const float *h, float *memory);
 
 // out = rows by columns first .. end - 1 of direction `d`, plus `bias`, if there is one.
 void ISA(multiply_bytes)(

@@ -14,7 +14,7 @@ static int64_t unpacked_rows(const State *state) {
 void ISA(pack_state)(const State *state, const float *h, float *panels) {
     const int64_t rows = state->rows - unpacked_rows(state);
     if (state->bytes)
-        ISA(quantize_rows)(&state->bytes[1], h, state->wide, state->rows, panels);
+        ISA(quantize_states)(state, h, panels);
     else
         ISA(pack_panels)(panels, h, state->wide, 1, rows, state->hidden, TILE_ROWS);
 }
