@@ -31,6 +31,9 @@ Attempt: TypeAlias = Callable[[Bindings], object]
 
 # Sizes of a dimension that are tried: what batches, sequences and images are.
 _SIZES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 224, 256, 384, 512, 1024)
+_STEPS: Final = (2, 4, 8, 16, 32, 64, 128)  # what networks divide sizes by
+_ODD: Final = 37  # a size that no part of a network halves or multiplies without a rest
+_SMALL: Final = 5  # one of which the same holds, like the one that is larger by 2
 _MOST_ATTEMPTS: Final = 28  # imports before a hint is given: all sizes, and a few more
 _MOST_NODES: Final = 20_000  # imported in all attempts together
 _FEW: Final = 16  # elements of an input that decides something
@@ -117,7 +120,7 @@ def _bounds(works: Callable[[int], bool | None]) -> str:
     else:
         return ""
     if size == 1:
-        return ""
+        return _bounds_beyond_one(works)
     if works(size + 1):
         low, high = failed, size
         while high - low > 1:
@@ -127,10 +130,26 @@ def _bounds(works: Callable[[int], bool | None]) -> str:
                 break
             low, high = (low, middle) if answer else (middle, high)
         return f"at least {high}"
-    for step in (2, 4, 8, 16, 32, 64, 128):
+    for step in _STEPS:
         if step <= size and size % step == 0 and works(size + step):
             return f"a multiple of {step}, at least {size}"
     return f"such as {size}" if works(2 * size) else f"{size}"
+
+
+def _bounds_beyond_one(works: Callable[[int], bool | None]) -> str:
+    """The same where a single element does, which fits whatever others have to be."""
+    if works(_ODD) is not False:
+        return ""
+    if works(_SMALL) and works(_SMALL + 2):
+        low, high = _SMALL + 2, _ODD
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if works(middle) else (low, middle)
+        return f"at most {low}"
+    for step in _STEPS:
+        if works(3 * step) and works(5 * step):
+            return f"a multiple of {step}"
+    return ""
 
 
 def _with_sizes(

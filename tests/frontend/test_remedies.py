@@ -20,6 +20,19 @@ _SKIP = """{
     r = Resize<mode="nearest">(p, none, scales)
     y = Add(x, r)
 }"""
+_BROADCAST = (
+    _SKIP.replace("[4, 4]", "[2, 2]")
+    .replace("1, 1, 4, 4", "1, 1, 2, 2")
+    .replace("MaxPool<", "MaxPool<ceil_mode=1, ")
+)
+_TABLE = """{
+    shape = Constant<value_ints=[1, 3, 20, 20]>()
+    table = ConstantOfShape(shape)
+    from = Constant<value_ints=[0, 0, 0, 0]>()
+    size = Shape(x)
+    part = Slice(table, from, size)
+    y = Add(x, part)
+}"""
 _VOICE = """voice (float[1, 512] x, int64 sr) => (float[1, 512] y) {
     fast = Constant<value_int=16000>()
     is_fast = Equal(sr, fast)
@@ -55,6 +68,8 @@ def _hint(model: onnx.ModelProto, kind: type[PopcError], **keywords: Any) -> tup
         ("{ y = Relu(x) }", ""),
         (_CONV, "; HEIGHT and WIDTH: at least 7"),
         (_SKIP, "; HEIGHT and WIDTH: a multiple of 4, at least 4"),
+        (_BROADCAST, "; HEIGHT and WIDTH: a multiple of 2"),  # an image of one pixel does, too
+        (_TABLE, "; HEIGHT and WIDTH: at most 20"),
     ],
 )
 def test_sizes_are_bounded_where_bounds_are_found(body: str, bounds: str) -> None:
