@@ -31,7 +31,7 @@ def _fire(small: SmallGraph) -> tuple[Op, list[Tensor]]:
     x = _conv(small, small.input(2, 3, 5, 4), 16)
     parts = [small("Relu", _conv(small, x, 16)), _conv(small, x, 24, 3)]
     joined = small.op("Concat", *parts, axis=1)
-    small.output(_conv(small, joined.output, 8))
+    small.output(_conv(small, joined.output, 16))
     return joined, parts
 
 
@@ -51,9 +51,9 @@ def test_what_was_joined_is_joined_again() -> None:
     x = _conv(small, small.input(2, 3, 5, 4), 16)
     joins: list[Op] = []
     for _ in range(3):
-        joins.append(small.op("Concat", x, _conv(small, x, 8), axis=1))
+        joins.append(small.op("Concat", x, _conv(small, x, 16), axis=1))
         x = joins[-1].output
-    small.output(_conv(small, x, 8))
+    small.output(_conv(small, x, 16))
     plan, _ = _plan(small)
     assert plan.joined == {join: frozenset({0, 1}) for join in joins}
     places = [plan.placements[join.output] for join in joins]
@@ -77,7 +77,7 @@ def test_a_part_that_is_seen_in_another_way_is_copied() -> None:
     parts = [_conv(small, x, 16), _conv(small, x, 16)]
     turned = small("Transpose", parts[1], perm=(0, 2, 3, 1))
     joined = small.op("Concat", *parts, axis=1)
-    small.output(_conv(small, joined.output, 8), small("Neg", turned))
+    small.output(_conv(small, joined.output, 16), small("Neg", turned))
     assert _plan(small)[0].joined == {joined: frozenset({0})}
 
 
@@ -130,7 +130,7 @@ def test_readers_of_parts_count(reader: str, *, last: bool) -> None:
     part = small("Slice", x, starts=(0, 8, 0, 0), sizes=(2, 24, 5, 4), steps=(1, 1, 1, 1))
     if reader == "Conv":
         changed = small("Relu", part)
-        small.output(_conv(small, changed, 8))
+        small.output(_conv(small, changed, 16))
         images = [x, changed]
     else:
         small.output(small("Reshape", part, shape=(2, 24 * 20)))
@@ -172,7 +172,18 @@ def test_groups_of_few_channels(few: int, dilation: int, *, is_last: bool) -> No
     w = small.constant(np.ones((32, few, 3, 3), np.float32))
     window = {"strides": (1, 1), "dilations": (dilation,) * 2, "pads": (dilation,) * 4}
     y = small("Conv", x, w, group=32 // few, **window)
-    small.output(_conv(small, y, 8))
+    small.output(_conv(small, y, 16))
+    plan, _ = _plan(small)
+    assert [plan.placements[image].strides is not None for image in (x, y)] == [is_last] * 2
+
+
+@pytest.mark.parametrize(("channels", "is_last"), [(12, False), (16, True)])
+def test_few_channels(channels: int, *, is_last: bool) -> None:
+    """They fill no vector: a convolution that makes them neither writes rows, nor gains by them."""
+    small = SmallGraph()
+    x = _conv(small, small.input(1, 3, 9, 9), channels)
+    y = _conv(small, _conv(small, x, 32), channels)
+    small.output(_conv(small, y, channels))
     plan, _ = _plan(small)
     assert [plan.placements[image].strides is not None for image in (x, y)] == [is_last] * 2
 

@@ -196,7 +196,7 @@ def test_convolutions(side: int, size: int, group: int, stride: int, tmp_path: P
     second = net.node("Relu", net.conv(first, 16, 16, size, group, stride))
     third = net.conv(second, 16, 16, 1)
     residual = net.node("Add", net.conv(second, 16, 16, 1), third)
-    assert net.check(tmp_path, net.conv(residual, 16, 8)) >= 1
+    assert net.check(tmp_path, net.conv(residual, 16, 16)) >= 1
 
 
 @pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
@@ -211,7 +211,7 @@ def test_pools(op_type: str, size: int, stride: int, tmp_path: Path) -> None:
         strides=[stride] * 2,
         pads=[size // 2] * 4,
     )
-    assert net.check(tmp_path, net.conv(pooled, 16, 8, 1)) >= 2
+    assert net.check(tmp_path, net.conv(pooled, 16, 16, 1)) >= 2
 
 
 _CHANNELS: Final = 16

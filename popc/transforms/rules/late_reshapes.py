@@ -68,7 +68,7 @@ def _sizes(shape: Shape) -> list[int]:
 
 
 def _shape_before(constant: Shape, reshape: Op) -> Shape | None:
-    """How a constant that broadcasts to the result of ``reshape`` does so to its operand."""
+    """The shape of a constant, which broadcasts to the result of ``reshape``, for its operand."""
     before, after = reshape.operand(0).type.shape, reshape.output.type.shape
     sizes = (1,) * (len(after) - len(constant)) + constant
     if _sizes(before) == _sizes(after):
