@@ -45,4 +45,21 @@ def test_zeros_between_inputs_are_not_multiplied() -> None:
     planner = Planner(_TARGET)
     assert 4 * apart.macs == dense.macs
     assert _cycles(planner.plan(apart, 0.6)) < 0.6 * _cycles(planner.plan(dense, 0.6))
-    assert VertexKind.SLIC not in {method.kind for method in methods_for(apart, _TARGET.conv)}
+
+
+def test_gradients_with_a_stride_slide_over_zeros() -> None:
+    """Windows of four take inputs apart that have been given zeros, faster than sums by columns."""
+    problem = ConvProblem("half", "float", "half", 256, 4, (28, 28), 1, 1, (3, 3), inputs=(14, 14))
+    apart = replace(problem, spread=(2, 2))
+    assert Planner(_TARGET).plan(apart, 0.6).method.kind is VertexKind.SLIC
+    far = replace(problem, dilations=(2, 2))
+    assert VertexKind.SLIC not in {method.kind for method in methods_for(far, _TARGET.conv)}
+
+
+def test_windows_of_bytes_take_eight_channels() -> None:
+    problem = ConvProblem("quarter", "half", "half", 1, 1, (9, 9), 3, 16, (3, 3), inputs=(9, 9))
+    conv = find_target("c600").conv
+    kinds = {(m.kind, m.in_group, m.out_group) for m in methods_for(problem, conv)}
+    assert (VertexKind.SLIC, 8, 8) in kinds
+    many = methods_for(replace(problem, in_channels=16), conv)
+    assert VertexKind.SLIC not in {method.kind for method in many}

@@ -22,6 +22,7 @@ from popc.cost.formulas.mac import (
     horizontal_mac,
     outer_product,
     slic,
+    slic_quarter,
     vertical_mac,
     winograd_data,
     winograd_inverse,
@@ -76,15 +77,35 @@ def test_conv_1x1_of_several_panels() -> None:
 
 
 def test_conv_nx1_by_hand() -> None:
-    # 3 x 3 kernel, 6 rows of 10: one row of 10 for each worker.
+    # 3 x 3 kernel, 6 rows of 10: one row of 10 for each worker; the last one begins 9 cycles later.
     worker = 17 + 1 + (3 - 9 + 34 + 4 * 7)
-    slowest = 6 * worker
+    slowest = 6 * worker + 9
     inner = 3 * (14 + 3 * (12 + 64 + 15 + 3)) + 9 * slowest
     outer = 109 + 9 * 6 + 6 * 10 + (17 + 1) + 1 + (16 + (14 + (14 + inner)))
     zero = 6 * (ceil_div(60 * 16 // 6, 4) + 5)
     tile = TileConv(1, 1, 1, 6, 10, kernel_y=3, kernel_x=3)
     assert int(conv_nx1(_HALF, tile, 8)) == outer + zero
     assert int(zero_partials(_HALF, tile)) == zero
+
+
+def test_conv_nx1_of_rows_that_workers_do_not_divide() -> None:
+    # 4 rows of 9, six elements each: the second worker has three of one row and three of the next.
+    worker = 17 + 1 + 2 * (3 - 9 + 34)
+    one = 17 + 1 + (3 - 9 + 34 + 4 * 3)
+    got = conv_nx1(_HALF, TileConv(1, 1, 1, 4, 9), 8)
+    rows = conv_nx1(_HALF, TileConv(1, 1, 1, 6, 6), 8)
+    assert int(got) - int(rows) == 6 * worker - (6 * one + 9)
+
+
+def test_conv_nx1_of_bytes_by_hand() -> None:
+    # 2 x 3 kernel, a row of 10 for each worker.
+    slowest = 6 * (18 + 22 + 29 + 4 * 7) + 9
+    row = 5 * 6 + 3 + (9 * 6 + 13 + 36) + 64 + 2 * (7 * 6 + 8 + 36 + 64)
+    inner = 2 * row + 6 * slowest
+    outer = 83 + (5 * 6 + 7) + (8 * 6 + 10) + (8 * 6 + 13) + inner
+    tile = TileConv(1, 1, 1, 6, 10, kernel_y=2, kernel_x=3)
+    quarter = AmpTypes(16, quarter_inputs=True)
+    assert int(conv_nx1(quarter, tile, 8)) == outer + int(zero_partials(quarter, tile))
 
 
 def test_fp8_takes_twice_the_channels() -> None:
@@ -134,14 +155,25 @@ def test_winograd() -> None:
 def test_sliding_windows() -> None:
     # One group of four channels; a row of 9 results for each worker, which passes twice.
     row = 15 + 4
+    first = 6 * (17 + 2 * row + 10 + 1)
     got = slic(1, 1, 6, 9, channels=4)
-    assert int(got) == 28 + 15 + (18 + 16) + 6 * (17 + 2 * row + 10)
+    assert int(got) == 28 + 15 + 6 + (18 + 16 + 20 + 6) + first
     assert int(slic(1, 1, 6, 9, channels=4, chains=4)) == int(got) - 6 * row
+    # Later positions add to what is there, and need not look whether they are the first.
+    later = int(slic(1, 2, 6, 9, channels=4)) - int(got)
+    assert later == 18 + 16 + 20 + 6 + 6 * (17 + 2 * row + 10)
+
+
+def test_sliding_windows_over_bytes() -> None:
+    # A row of 9 results for each worker, in two passes; the second of two positions adds to them.
+    first, later = 6 * (20 + 24 + 2 * (14 + 4)), 6 * (20 + 24 + 2 * (18 + 12 + 4))
+    calls = 2 * (36 + 38) + (6 * 6 + 12) + (5 * 6 + 8)
+    assert int(slic_quarter(1, 2, 6, 9, 1)) == 43 + (13 * 6 + 15) + calls + first + later
 
 
 def test_depthwise_vertex() -> None:
-    # Four groups, 3 x 3 positions, 8 results: every worker has two, of three kernel rows each.
-    inner = 6 * (19 + 2 * 3 * (7 + 5 + 3 + 2 * 2))
+    # Four groups, 3 x 3 positions, 8 results: every worker has one and a column of another one.
+    inner = 6 * (19 + 3 * ((7 + 5 + 3 + 2 * 2) + (7 + 5 + 3)))
     zero = 6 * (4 + 8 * 4 // 2)
     adding = 6 * (9 + (9 + 2 * 5) * 2)
     got = vertical_mac(1, 1, 8, (3, 3), lanes=4, float_partials=True)

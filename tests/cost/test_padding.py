@@ -61,6 +61,13 @@ def test_rows_apart_have_zeros_in_between() -> None:
     assert _zeros(apart, _ONE_ROW) == 0
 
 
+def test_windows_of_four_want_zeros_between_inputs_of_both_axes() -> None:
+    apart = replace(_CONV, inputs=(4, 5), spread=(2, 2))
+    places = {(2 * row, 2 * column) for row in range(4) for column in range(5)}
+    between = sum((row, column) not in places for row in range(8) for column in range(10))
+    assert _zeros(apart, _SLIC) - _zeros(_CONV, _SLIC) == 4 * between
+
+
 @pytest.mark.parametrize(("method", "exchanges"), [(_SLIC, 1), (_FOUR_ROWS, 1), (_ONE_ROW, 0)])
 def test_zeros_are_exchanged_before_the_convolution(method: Method, exchanges: int) -> None:
     costs = evaluate(_CONV, method, _splits(), _TARGET)

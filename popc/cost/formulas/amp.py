@@ -6,9 +6,12 @@ elements of K channels stream past: 4 cycles per element in half precision, 8 in
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from popc.cost.formulas.numbers import WORKERS, Count, ceil_div, pick
+from popc.cost.formulas.workers import share_rows
 from popc_runtime.ground.frozen import frozen
 
 __all__ = [
@@ -133,10 +136,13 @@ def conv_1x1(types: AmpTypes, tile: TileConv, load_bytes: int) -> Count:
 
 def _item_nx1(types: AmpTypes, n: Count) -> Count:
     """Instructions of a worker of ConvPartialNx1 for a row of ``n`` elements."""
-    wide = not types.float_partials and types.units == 16
+    extra = types.units == (8 if types.float_partials else 16)
+    if types.quarter_inputs:
+        return 22 + pick(n, 0, 17, 22, 29 + 4 * (n - 3))
+    begin = 3 - 9  # the pointer to it, less what workers remember from call to call
     if types.float_inputs:
-        return pick(n, 17, 33, 44, 45 + 8 * (n - 3))
-    return pick(n, 17, 29, 33 + int(wide), 34 + 4 * (n - 3))
+        return begin + pick(n, 17, 33, 44, 45 + 8 * (n - 3))
+    return begin + pick(n, 17, 29, 33 + int(extra), 34 + 4 * (n - 3))
 
 
 def conv_nx1(types: AmpTypes, tile: TileConv, load_bytes: int) -> Count:
@@ -144,12 +150,16 @@ def conv_nx1(types: AmpTypes, tile: TileConv, load_bytes: int) -> Count:
     if tile.filter_height == 4:
         load_bytes = min(load_bytes, 8)
     load = weight_load(types.units, load_bytes)
-    per_worker = ceil_div(tile.rows * tile.width, WORKERS)
-    items = np.maximum(ceil_div(per_worker, np.maximum(tile.width, 1)), 1)
-    row = ceil_div(per_worker, items)
-    worker = 17 + int(not types.float_partials) + items * (3 - 9 + _item_nx1(types, row))
-    slowest = np.maximum(WORKERS * worker, WORKERS * (worker - 4) + 9)
+    most, least = share_rows(tile.rows, tile.width, partial(_item_nx1, types))
+    worker = 18 if types.quarter_inputs else 17 + int(not types.float_partials)
+    slowest = np.maximum(WORKERS * (worker + most), WORKERS * (worker + least) + 9)
     positions = tile.kernel_y * tile.kernel_x
+    if types.quarter_inputs:
+        row = WORKERS * 20 + 16 + load + (tile.kernel_x - 1) * (WORKERS * 13 + 8 + load)
+        inner = tile.kernel_y * row + positions * tile.passes * slowest
+        per_out = WORKERS * 8 + 10 + tile.in_groups * (WORKERS * 8 + 13 + inner)
+        work = tile.groups * (WORKERS * 5 + 7 + tile.out_groups * per_out)
+        return 83 + work + zero_partials(types, tile)
     passes = tile.passes * (load + _HEIGHT_OVERHEAD[tile.filter_height] + 3)
     inner = tile.kernel_y * (14 + tile.kernel_x * (12 + passes))
     inner = inner + positions * tile.passes * slowest

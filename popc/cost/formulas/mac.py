@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from popc.cost.formulas.numbers import WORKERS, Count, ceil_div
+from popc.cost.formulas.numbers import WORKERS, Count, ceil_div, pick
+from popc.cost.formulas.workers import share_rows
 
 __all__ = [
     "dot_product",
     "horizontal_mac",
     "outer_product",
     "slic",
+    "slic_quarter",
     "vertical_mac",
     "winograd_data",
     "winograd_inverse",
@@ -47,12 +51,49 @@ def slic(
     more = int(turns > 1)
     each = 12 if per_group == 2 else 10 + more
     load = 18 + 16 if per_group == 1 else 9 + 6 + WORKERS * each + 6 + 16
-    worker_rows = ceil_div(rows, WORKERS)
-    steady = width - 5 if stride == 1 else 2 * (width - 3)
-    row = np.where(width >= 5, 15 + np.maximum(steady, 0), 12) - int(float_partials)
     passes = 1 if chains == 4 else 2
-    worker = 17 + 4 * more + worker_rows * (passes * row + 10 + 3 * int(float_partials))
-    return 28 + groups * (15 + 8 * more + blocks * turns * (load + WORKERS * worker))
+    row = partial(_slic_row, stride=stride, passes=passes, float_partials=float_partials)
+    start = 17 + 4 * more
+    first = WORKERS * (start + share_rows(rows, width, partial(row, zeroing=True))[0])
+    later = WORKERS * (start + share_rows(rows, width, partial(row, zeroing=False))[0])
+    # Beside the weights: pointers, the call of workers and its sync, what loops take.
+    block = turns * (load + 27) + 21 if more else load + 26
+    workers = turns * (first + (blocks - 1) * later)
+    return 28 + groups * (21 + 8 * more + blocks * block + workers)
+
+
+def _slic_row(n: Count, *, stride: int, passes: int, float_partials: bool, zeroing: bool) -> Count:
+    """Instructions of a worker for ``n`` results in a row, which it may be the first to write."""
+    if stride == 2:
+        once = pick(n, 0, 13, 15, 15 + 2 * (n - 3))
+    elif zeroing:
+        once = pick(n, 0, 13, 15, 16, 17, 15 + n - 5)
+    else:
+        once = pick(n, 0, 13, 19, 20, 21, 15 + n - 5)
+    wide = int(float_partials)
+    return 10 + int(zeroing) + 3 * wide + passes * (once - wide)
+
+
+def slic_quarter(groups: Count, blocks: Count, rows: Count, width: Count, stride: int) -> Count:
+    """The same for elements of eight bits, eight channels of a conv group, in two passes."""
+    row = partial(_slic_quarter_row, stride=stride)
+    first = WORKERS * (20 + share_rows(rows, width, partial(row, zeroing=True))[0])
+    later = WORKERS * (20 + share_rows(rows, width, partial(row, zeroing=False))[0])
+    call = WORKERS * 6 + 32 + 6
+    begin = call + WORKERS * 6 + 12 + first
+    rest = (blocks - 1) * (call + WORKERS * 5 + 8 + later)
+    return 43 + groups * (WORKERS * 13 + 15 + begin + rest)
+
+
+def _slic_quarter_row(n: Count, *, stride: int, zeroing: bool) -> Count:
+    """Instructions of a worker for ``n`` results in a row, which it may be the first to write."""
+    if stride == 2:
+        once = pick(n, 0, 10, 15, 13 + 2 * (n - 3))
+    elif zeroing:
+        once = pick(n, 0, 11, 15, 18, 21, 14 + n - 5)
+    else:
+        once = 18 + pick(n, 0, 9, 12, 16, 16, 12 + n - 5)
+    return 24 + 2 * once
 
 
 def dot_product(size: int, *, float_inputs: bool, float_partials: bool) -> int:
@@ -82,10 +123,9 @@ def horizontal_mac(
 ) -> Count:
     """ConvPartialHorizontalMac: a dot product for each result."""
     dot = dot_product(in_channels, float_inputs=float_inputs, float_partials=float_partials)
-    per_worker = ceil_div(rows * width, WORKERS)
-    items = np.maximum(ceil_div(per_worker, np.maximum(width, 1)), 1)
-    row = ceil_div(per_worker, items)
-    worker = 16 + items * (19 + row * (7 + out_channels * dot))
+    # With 16-bit partial results a dot product makes those of two output channels.
+    each = out_channels if float_inputs or float_partials else ceil_div(out_channels, 2)
+    worker = 16 + share_rows(rows, width, lambda n: 19 + n * (7 + each * dot))[0]
     inner = WORKERS * (positions * worker + 16)
     outer = groups * (23 + in_groups * (15 + out_groups * (10 + inner)))
     return (58 if float_inputs else 65) + outer
@@ -115,14 +155,15 @@ def vertical_mac(
     """
     f = int(float_partials)
     rows, columns = kernel
-    # With fewer elements than workers these share the columns.
-    sharing = np.maximum(WORKERS // np.maximum(outputs, 1), 1)
-    taps = ceil_div(columns, sharing) - 1
-    shared = ceil_div(outputs, WORKERS)
-    entry = {4: 7 + 3 + 2 * f + 3 + 2 * taps, 8: 25 + 3 * taps, 16: 50 + 6 * taps}[lanes]
-    inner = WORKERS * ({4: 18 + f, 8: 13, 16: 25}[lanes] + rows * shared * entry)
+    # Workers have the same number of elements, of the last one perhaps some columns only.
+    parts = WORKERS // np.gcd(np.maximum(outputs, 1), WORKERS)
+    share = ceil_div(outputs * parts, WORKERS)
+    whole, rest = share // parts, share % parts
+    start, entry, tap = {4: (18 + f, 13 + 2 * f, 2), 8: (13, 25, 3), 16: (25, 50, 6)}[lanes]
+    some = np.where(rest > 0, entry + tap * (ceil_div(rest * columns, parts) - 1), 0)
+    inner = WORKERS * (start + rows * (whole * (entry + tap * (columns - 1)) + some))
     zero = WORKERS * (4 + ceil_div(outputs * lanes, 2 if float_partials else 4))
-    reduce = WORKERS * (10 - f + (7 + 2 * f + (1 + f) * (WORKERS - 1)) * shared)
+    reduce = WORKERS * (10 - f + (7 + 2 * f + (1 + f) * (WORKERS - 1)) * ceil_div(outputs, WORKERS))
     return 61 + 14 + 26 + groups * (zero + 32 + in_channels * (24 + inner) + reduce)
 
 

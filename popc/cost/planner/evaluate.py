@@ -8,7 +8,13 @@ import numpy as np
 
 from popc.cost.formulas import elementwise, movement, reduce
 from popc.cost.formulas.amp import AmpTypes, TileConv, conv_1x1, conv_nx1
-from popc.cost.formulas.mac import horizontal_mac, outer_product, slic, vertical_mac
+from popc.cost.formulas.mac import (
+    horizontal_mac,
+    outer_product,
+    slic,
+    slic_quarter,
+    vertical_mac,
+)
 from popc.cost.formulas.numbers import BYTES, VECTOR, Count, ceil_div
 from popc.cost.planner.candidates import Candidates
 from popc.cost.planner.methods import Method, VertexKind, slic_chains
@@ -213,10 +219,14 @@ def _vertex(problem: ConvProblem, method: Method, shares: Shares, conv: Conv) ->
 
 
 def _slic(problem: ConvProblem, method: Method, shares: Shares, conv: Conv) -> Count:
+    blocks = shares.kernel_rows * ceil_div(problem.kernel[1], 4)
+    rows = shares.batch * shares.rows
+    if problem.inputs_type == "quarter":
+        return slic_quarter(shares.groups, blocks, rows, shares.columns, problem.strides[1])
     return slic(
         shares.groups,
-        shares.kernel_rows * ceil_div(problem.kernel[1], 4),
-        shares.batch * shares.rows,
+        blocks,
+        rows,
         shares.columns,
         channels=method.in_group,
         lanes=method.conv_group,

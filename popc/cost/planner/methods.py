@@ -94,15 +94,16 @@ def _amp(problem: ConvProblem, conv: Conv) -> Iterator[Method]:
 def _slic(problem: ConvProblem, conv: Conv) -> Iterator[Method]:
     """Windows of four along a row; as many input as output channels in a vertex.
 
-    More than four conv groups side by side need all units, and 16-bit partial results.
+    Inputs with zeros between them get these before.  More than four conv groups side by side need
+    all units, and 16-bit partial results.
     """
-    usable = problem.inputs_type == "half" and problem.kernel[1] > 1
-    apart = problem.dilations != (1, 1) or problem.spread != (1, 1)
-    if not usable or problem.strides[1] > 2 or apart:
+    if problem.kernel[1] == 1 or problem.strides[1] > 2 or problem.dilations != (1, 1):
+        return
+    if problem.inputs_type == "quarter" and conv.fp8_in_fp16_out_units and problem.in_channels <= 8:
+        yield Method(VertexKind.SLIC, 8, 8)
+    if problem.inputs_type != "half" or problem.in_channels > 4:
         return
     channels = max(problem.in_channels, min(problem.out_channels, 4))
-    if problem.in_channels > 4:
-        return
     if channels > 2 or problem.groups == 1:
         yield Method(VertexKind.SLIC, 4, 4)
         return

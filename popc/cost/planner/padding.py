@@ -33,7 +33,8 @@ def pad(problem: ConvProblem, method: Method, shares: Shares, target: Target) ->
 def padding_elements(problem: ConvProblem, method: Method, shares: Shares) -> Count:
     """Zeros that the busiest tile needs beside its inputs and weights; 0 if none does.
 
-    Those between rows of inputs among them, where a vertex takes several rows at once.
+    Those between inputs among them, along axes of which a vertex takes several at once, and along
+    both for SLIC.
     """
     window = _window(method)
     if window == (1, 1):
@@ -48,8 +49,11 @@ def padding_elements(problem: ConvProblem, method: Method, shares: Shares) -> Co
     channels = shares.in_groups * method.in_group
     outs = shares.out_groups * method.out_group
     rows, columns = shares.rows, shares.columns
-    real = ceil_div(rows, problem.spread[0] if window[0] > 1 else 1)
-    inputs = (rows + around[0]) * (columns + around[1]) - real * columns
+    real = [
+        ceil_div(size, apart if step > 1 or method.kind is VertexKind.SLIC else 1)
+        for size, apart, step in zip((rows, columns), problem.spread, window, strict=True)
+    ]
+    inputs = (rows + around[0]) * (columns + around[1]) - real[0] * real[1]
     weights = (kernel[0] + taps[0]) * (kernel[1] + taps[1]) - kernel[0] * kernel[1]
     return lanes * channels * (shares.batch * inputs + outs * weights)
 
