@@ -145,8 +145,12 @@ def _convolve(
 ) -> CandidateStep:
     """Fetching operands, and the vertex."""
     size, exchange = problem.element_bytes, target.exchange
-    # One in N tiles that need the same data has it already.
-    inputs = (shares.inputs - shares.inputs // splits.out_channels) * size
+    # One in N tiles that need the same data has it already.  Of inputs that is so where they have
+    # been laid out for this plan: rims of fields, and what an op before has left, come from others.
+    lie = problem.inputs_lie
+    laid_out = lie.placed or (copies_inputs(problem, method) and not lie.block)
+    held = problem.inputs_elements // splits.tiles if laid_out else 0
+    inputs = np.maximum(shares.inputs - held, 0) * size
     weights = (shares.weights - shares.weights // splits.field) * size
     # Tiles that share a bus are neighbours along the output channels.
     shared = splits.out_channels % exchange.shared_bus_tiles == 0

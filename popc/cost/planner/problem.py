@@ -108,6 +108,12 @@ class ConvProblem:
         return self.groups * outputs * self.in_channels * self.positions
 
     @property
+    def inputs_elements(self) -> int:
+        """Elements of the input."""
+        field = max(self.inputs[0], 1) * max(self.inputs[1], 1)
+        return self.groups * self.batch * self.in_channels * field
+
+    @property
     def element_bytes(self) -> int:
         """Bytes of an element of the operands."""
         return BYTES[self.inputs_type]
