@@ -140,3 +140,46 @@ def test_units_take_fewer_channels_of_floats_than_they_make(
     compute, expected = _transform(problem, method)
     assert compute == pytest.approx(cycles + 587 if cycles else 0, abs=1)
     assert (expected > 0) == (cycles > 0)
+
+
+@pytest.mark.parametrize(("channels", "piece"), [(16, 0.4404), (4, 0.4404), (6, 5.1484)])
+def test_kernel_positions_become_channels_in_grains_of_what_is_transposed(
+    channels: int, piece: float
+) -> None:
+    """A gradient by weights of three samples: fours of channels are transposed, sixes are not."""
+    lie = OperandLayout(across=channels)
+    problem = ConvProblem(
+        *("half", "float", "half"), 1, channels, (1, 1), 3, 16, (7, 7), inputs=(7, 7),
+        inputs_lie=lie, weights_lie=PLACED,
+    )  # fmt: skip
+    product = problem.with_kernel_in_channels(rows=True)
+    compute, _ = _transform(product, Method(VertexKind.AMP, 16, 8, units=8))
+    padded = 2 * channels * 160  # 147 positions of all samples fill ten blocks
+    assert compute == pytest.approx(587 + padded * piece, abs=1)
+
+
+def _received(problem: ConvProblem, splits: Candidates) -> int:
+    """Bytes of inputs and weights that the busiest tile receives."""
+    method = Method(VertexKind.AMP, 16, 8, units=8)
+    costs = evaluate(problem, method, splits, _TARGET)
+    (step,) = [step for step in costs.steps if step.name == "convolve"]
+    return 4 * int(step.exchange)
+
+
+def test_rims_of_fields_come_from_other_tiles() -> None:
+    """Four tiles have 4 rows of 16 each; with a kernel of three rows they read six."""
+    problem = ConvProblem(
+        *("half", "float", "half"), 1, 1, (16, 16), 16, 8, (3, 3), inputs=(18, 18)
+    )
+    weights = 2 * 9 * 16 * 8 * 3 // 4  # a tile has a fourth of them
+    rows = Candidates(1, 1, 4, 1, 1, 1, 1)
+    assert _received(problem, rows) == weights + 2 * 16 * 18 * (6 - 18 // 4) - 2 * 16 * 18 // 2
+
+
+def test_what_another_op_has_left_comes_from_other_tiles() -> None:
+    """As many tiles share rows as outputs: of what lies for this plan each has its part already."""
+    placed = matmul_problem(("half", "float", "half"), 1, 64, 64, 64)
+    left = replace(placed, inputs_lie=OperandLayout(16))
+    splits = Candidates(1, 1, 1, 4, 1, 2, 1)
+    share = 2 * 16 * 64  # sixteen rows, which both tiles of a pair receive at once
+    assert _received(left, splits) - _received(placed, splits) == share // 2 // 2

@@ -31,6 +31,7 @@ class OperandLayout:
         block: It lies in blocks of so many input channels already; 0 if it does not.
         groups: Conv groups that lie side by side, too, each with such a block.
         turned: Other elements lie between those of neighbouring channels.
+        across: Such elements lie side by side in blocks of so many, which vertices may transpose.
         placed: It lies as the plan wants it, whatever that is: weights are laid out at load.
         straight: Turned, and what transposes it writes it as the plan wants it, if operands change
             places: poplin's fullyConnectedWeightTranspose.
@@ -39,6 +40,7 @@ class OperandLayout:
     block: int = 0
     groups: int = 1
     turned: bool = False
+    across: int = 0
     placed: bool = False
     straight: bool = False
 
@@ -175,7 +177,7 @@ class ConvProblem:
             dilations=(1 if rows else self.dilations[0], 1),
             spread=(1 if rows else self.spread[0], 1),
             inputs=(self.field[0] if rows else self.inputs[0], self.field[1]),
-            inputs_lie=ROWS,
+            inputs_lie=OperandLayout(across=self.inputs_lie.across),
             expanded=max(self.expanded, 1) * taps,
         ).flattened()
 

@@ -45,8 +45,15 @@ def _copies(lie: OperandLayout, method: Method, *, padded: bool) -> bool:
 
 
 def _run(lie: OperandLayout, problem: ConvProblem, method: Method) -> int:
-    """Elements side by side, as vertices want them, of what has to be copied."""
+    """Elements side by side, as vertices want them, of what has to be copied.
+
+    Where kernel positions become channels, vertices for transposing make grains of these: poplin's
+    getExpandDimsPlan takes as many positions before that as grains need.
+    """
     channels = gcd(lie.block or problem.in_channels, method.in_group, problem.in_channels)
+    grain = movement.transpose_grain(problem.element_bytes)
+    if problem.expanded and grain and lie.across and lie.across % grain == 0:
+        channels = max(channels, gcd(grain, method.in_group))
     groups = gcd(lie.groups, method.conv_group) if channels == method.in_group else 1
     return channels * groups
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 from typing import Final
 
 from popc.cost.mapping import Layout, device_bytes
@@ -15,6 +15,8 @@ __all__ = ["RULES"]
 
 # What lies as a convolution of single channels wants it has so many side by side, or more.
 _LANES: Final = 4
+# Channels that most convolutions take side by side.
+_BLOCK: Final = 16
 
 
 def _two(sizes: Shape) -> tuple[int, int]:
@@ -112,19 +114,23 @@ def _weights_grad(work: Work) -> None:
         _steps_of(work.integers("dilations", (1,) * rank)),
         _steps_of(work.integers("strides", (1,) * rank)),
         _two(x.shape[2:]),
-        inputs_lie=_groups(work, 1, group),
-        weights_lie=_groups(work, 0, group),
+        inputs_lie=_samples(work, 1, group),
+        weights_lie=_samples(work, 0, group),
     )
     _planned(work, problem)
 
 
-def _groups(work: Work, operand: int, group: int) -> OperandLayout:
-    """The order of an operand whose conv groups are its channels, if there is one for each."""
+def _samples(work: Work, operand: int, group: int) -> OperandLayout:
+    """The order of an operand whose samples are the channels: its own channels lie side by side.
+
+    Where each of them is a conv group, groups do.
+    """
     tensor = work.op.operand(operand)
-    if tensor.type.shape[1] != group or group == 1:
-        return ROWS
-    layout = work.layout_of(tensor)
-    return OperandLayout(groups=_LANES if layout.placed else max(layout.block, 1))
+    layout, channels = work.layout_of(tensor), tensor.type.shape[1]
+    if channels == group and group > 1:
+        return OperandLayout(groups=_LANES if layout.placed else max(layout.block, 1))
+    block = _BLOCK if layout.placed else layout.block * layout.image
+    return OperandLayout(across=gcd(block, channels // group))
 
 
 def _deformed(work: Work, results: int) -> None:
