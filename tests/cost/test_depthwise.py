@@ -8,6 +8,7 @@ import pytest
 
 from popc.cost.planner import ROWS, ConvProblem, OperandLayout, Plan, Planner
 from popc.cost.planner.methods import VertexKind, methods_for
+from popc.cost.planner.search import forms_of
 from popc.target import find_target
 
 _TARGET = find_target("ipu2")
@@ -63,3 +64,29 @@ def test_windows_of_bytes_take_eight_channels() -> None:
     assert (VertexKind.SLIC, 8, 8) in kinds
     many = methods_for(replace(problem, in_channels=16), conv)
     assert VertexKind.SLIC not in {method.kind for method in many}
+
+
+@pytest.mark.parametrize(
+    ("lanes", "channels", "counts"),
+    [("float", 1, {2, 4, 8}), ("half", 1, {4, 8, 16}), ("half", 2, {2, 4, 8}), ("half", 4, set())],
+)
+def test_groups_of_few_channels_may_be_one(lanes: str, channels: int, counts: set[int]) -> None:
+    """Poplin's numbers: from as many as fill 64 bits to as many as a unit takes."""
+    problem = ConvProblem(
+        *(lanes, "float", lanes), 48, 1, (9, 9), channels, 1, (3, 3), inputs=(9, 9)
+    )
+    forms = [form for form in forms_of(problem) if form.combined > 1]
+    assert {form.combined for form in forms} == counts
+    for form in forms:
+        assert form.groups * form.in_channels == 48 * channels
+        assert form.groups * form.out_channels == 48
+
+
+def test_depthwise_convolutions_of_floats_take_groups_together() -> None:
+    lie = OperandLayout(1, 8)
+    problem = ConvProblem(
+        *("float", "float", "float"), 96, 16, (24, 24), 1, 1, (5, 5), inputs=(28, 28),
+        inputs_lie=lie,
+    )  # fmt: skip
+    plan = Planner(_TARGET).plan(problem, 0.6)
+    assert (plan.method.kind, plan.method.in_group, plan.expanded) == (VertexKind.AMP, 8, 0)

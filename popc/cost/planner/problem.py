@@ -75,6 +75,7 @@ class ConvProblem:
         swapped: The operands have changed places; for descriptions.
         expanded: The kernel positions that have become input channels, which multiplies the input;
             1 if only elements between strides have been left out, 0 if nothing has been done.
+        combined: The conv groups that have become one, with zeros for weights between them.
     """
 
     inputs_type: str
@@ -96,6 +97,7 @@ class ConvProblem:
     backward: bool = False
     swapped: bool = False
     expanded: int = 0
+    combined: int = 1
 
     @property
     def positions(self) -> int:
@@ -180,6 +182,21 @@ class ConvProblem:
             inputs_lie=OperandLayout(across=self.inputs_lie.across),
             expanded=max(self.expanded, 1) * taps,
         ).flattened()
+
+    def with_groups_combined(self, count: int) -> ConvProblem:
+        """``count`` conv groups as one: poplin's combineConvGroupsFactor."""
+        lie = self.inputs_lie
+        if not lie.placed and lie.groups % count == 0:
+            lie = OperandLayout(lie.block * count, lie.groups // count)
+        return replace(
+            self,
+            groups=ceil_div(self.groups, count),
+            in_channels=self.in_channels * count,
+            out_channels=self.out_channels * count,
+            inputs_lie=lie,
+            weights_lie=ROWS,
+            combined=count,
+        )
 
 
 def matmul_problem(

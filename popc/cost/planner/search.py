@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from popc.cost.formulas.numbers import VECTOR
 from popc.cost.planner.candidates import Candidates, candidates_for
 from popc.cost.planner.evaluate import Costs, evaluate
 from popc.cost.planner.methods import Method, methods_for
@@ -17,7 +18,7 @@ from popc.cost.planner.steps import CandidateStep, taken
 from popc.target import Target
 from popc_runtime.ground.frozen import frozen
 
-__all__ = ["Planner"]
+__all__ = ["Planner", "forms_of"]
 
 # Serial splits (input channels, output channels) that are tried until a plan fits.
 _SERIAL = ((1, 1), (1, 2), (2, 1), (1, 4), (4, 1), (1, 8), (8, 1), (1, 16), (16, 1), (1, 32))
@@ -120,7 +121,7 @@ class _Front:
 
 def _find_fronts(problem: ConvProblem, serial: tuple[int, int], target: Target) -> Iterator[_Front]:
     """For each form of the problem and each method that does it."""
-    for form in _forms(problem):
+    for form in forms_of(problem):
         for method in methods_for(form, target.conv):
             if serial[0] > -(-form.in_channels // method.in_group):
                 continue
@@ -130,19 +131,34 @@ def _find_fronts(problem: ConvProblem, serial: tuple[int, int], target: Target) 
             yield _Front.of(form, method, splits, evaluate(form, method, splits, target))
 
 
-def _forms(problem: ConvProblem) -> Iterator[ConvProblem]:
+def forms_of(problem: ConvProblem) -> Iterator[ConvProblem]:
     """The problem, and others with the same result."""
     flat = problem.flattened()
     yield flat
     if flat.positions == 1 and flat.strides == (1, 1):
         yield flat.with_operands_swapped()
-    elif _may_expand(flat):
+        return
+    for count in _combinations(flat):
+        yield flat.with_groups_combined(count)
+    if _may_expand(flat):
         if flat.positions > 1:
             yield flat.with_kernel_in_channels(rows=False)
         if flat.kernel[0] > 1 or flat.positions == 1:
             product = flat.with_kernel_in_channels(rows=True)
             yield product
             yield product.with_operands_swapped()
+
+
+def _combinations(problem: ConvProblem) -> Iterator[int]:
+    """Numbers of conv groups that may be one: poplin tries it for one channel, or two of halves."""
+    vector, channels = VECTOR[problem.inputs_type], problem.in_channels
+    most = {"half": 2, "float": 1}.get(problem.inputs_type, 0)
+    if problem.groups == 1 or channels > most:
+        return
+    count = vector // channels
+    while count * channels <= 4 * vector:
+        yield count
+        count *= 2
 
 
 def _may_expand(problem: ConvProblem) -> bool:

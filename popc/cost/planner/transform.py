@@ -176,14 +176,15 @@ def _expected(
     """
     memcpy, speed = target.tile.memcpy_bytes_per_cycle, target.exchange.bytes_per_cycle
     swaps = problem.swapped is not (problem.product and target.conv.products_by_columns)
-    moved = swaps or problem.expanded > 0
+    together = problem.combined > 1
+    moved = swaps or together or problem.expanded > 0
     pads, ends = _pads_inputs(problem, method), _pads_outputs(problem, method)
     cycles: Count = 0
     uses = (
         (moved or pads or copies_inputs(problem, method), sizes[0], problem.inputs_type),
         (moved or pads or ends or copies_weights(problem, method), sizes[1], problem.inputs_type),
         (
-            (swaps and not problem.expanded) or ends,
+            (swaps and not problem.expanded) or ends or together,
             sizes[2] * BYTES[problem.output_type],
             problem.output_type,
         ),
