@@ -89,4 +89,5 @@ def test_depthwise_convolutions_of_floats_take_groups_together() -> None:
         inputs_lie=lie,
     )  # fmt: skip
     plan = Planner(_TARGET).plan(problem, 0.6)
-    assert (plan.method.kind, plan.method.in_group, plan.expanded) == (VertexKind.AMP, 8, 0)
+    assert (plan.method.kind, plan.combined, plan.expanded) == (VertexKind.AMP, 8, 0)
+    assert str(plan).endswith("combined 8")

@@ -10,7 +10,7 @@ import pytest
 from popc.cost.planner import ConvProblem
 from popc.cost.planner.candidates import Candidates
 from popc.cost.planner.evaluate import evaluate, shares_of
-from popc.cost.planner.methods import Method, VertexKind
+from popc.cost.planner.methods import Method, VertexKind, methods_for
 from popc.cost.planner.padding import padding_elements
 from popc.target import find_target
 
@@ -79,3 +79,33 @@ def test_zeros_are_exchanged_before_the_convolution(method: Method, exchanges: i
 def test_whole_windows_without_padding_need_no_zeros() -> None:
     whole = replace(_CONV, kernel=(4, 4), field=(5, 7))
     assert _zeros(whole, _SLIC) == _zeros(whole, _FOUR_ROWS) == 0
+
+
+@pytest.mark.parametrize(
+    ("inputs_type", "channels", "groups"),
+    [
+        ("half", 3, {(16, 1), (8, 2), (4, 4)}),
+        ("half", 24, {(16, 1), (8, 2)}),
+        ("half", 32, {(16, 1)}),
+        ("float", 3, {(8, 1), (4, 2)}),
+        ("quarter", 3, {(32, 1), (16, 2), (8, 4)}),
+    ],
+)
+def test_fewer_channels_are_filled_up_where_vertices_take_more_rows(
+    inputs_type: str, channels: int, groups: set[tuple[int, int]]
+) -> None:
+    """A unit holds 32 bytes of weights: of so many channels, or of as many fewer and more rows."""
+    sums = "float" if inputs_type == "float" else "half"
+    result = "half" if inputs_type == "quarter" else inputs_type
+    problem = ConvProblem(
+        *(inputs_type, sums, result), 1, 1, (9, 9), channels, 16, (7, 7), inputs=(9, 9)
+    )
+    conv = find_target("c600").conv
+    found = {
+        (method.in_group, method.filter_height)
+        for method in methods_for(problem, conv)
+        if method.kind is VertexKind.AMP
+    }
+    assert found == groups
+    flat = methods_for(replace(problem, kernel=(1, 7)), conv)
+    assert {method.filter_height for method in flat} == {1}

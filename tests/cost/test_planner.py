@@ -38,6 +38,8 @@ def _ranges(size: int, parts: int) -> list[range]:
 def _check_cover(problem: ConvProblem, plan: Plan) -> None:
     """Every multiplication happens on exactly one tile and in one serial step."""
     form = problem.flattened()
+    if plan.combined > 1:
+        form = form.with_groups_combined(plan.combined)
     if plan.expanded:
         rows = plan.expanded > form.kernel[1] or form.positions == 1
         form = form.with_kernel_in_channels(rows=rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
-from popc.cost.formulas.numbers import BYTES
+from popc.cost.formulas.numbers import BYTES, round_up
 from popc.cost.planner.problem import ConvProblem
 from popc.target import Conv
 from popc_runtime.ground.frozen import frozen
@@ -53,10 +53,10 @@ def methods_for(problem: ConvProblem, conv: Conv) -> list[Method]:
     methods = [*_amp(problem, conv), *_slic(problem, conv), *_vmac(problem)]
     if problem.in_channels == 1 and problem.positions == 1:
         width = 2 if problem.inputs_type == "float" else 4
-        group = min(-(-problem.out_channels // width) * width, 64)
-        methods.append(Method(VertexKind.OUTER_PRODUCT, 1, group))
+        methods.append(Method(VertexKind.OUTER_PRODUCT, 1, width))
     if not methods or problem.in_channels * problem.out_channels <= 16:
-        methods.append(Method(VertexKind.HMAC, min(problem.in_channels, 16), 1))
+        outs = 1 if problem.partials_type == "float" else 2
+        methods.append(Method(VertexKind.HMAC, min(problem.in_channels, 16), outs))
     return methods
 
 
@@ -80,15 +80,27 @@ def _amp(problem: ConvProblem, conv: Conv) -> Iterator[Method]:
     if units == 0:
         return
     weights = weights_per_unit(problem.inputs_type)
-    yield Method(VertexKind.AMP, weights, units, units=units)
-    if units < 16 and problem.out_channels > units:
-        yield Method(VertexKind.AMP, weights, 16, units=units)
+    for height in _heights(problem, weights):
+        group = weights // height
+        yield Method(VertexKind.AMP, group, units, units=units, filter_height=height)
+        if units < 16 and problem.out_channels > units:
+            yield Method(VertexKind.AMP, group, 16, units=units, filter_height=height)
     if units > 8 and problem.out_channels <= 8:
         yield Method(VertexKind.AMP, weights, 8, units=8)
-    few = problem.in_channels <= weights // 2 and problem.inputs_type == "half"
-    if few and problem.kernel[0] > 1:
-        height = 4 if problem.in_channels <= 4 else 2
-        yield Method(VertexKind.AMP, weights // height, units, units=units, filter_height=height)
+
+
+def _heights(problem: ConvProblem, weights: int) -> list[int]:
+    """Kernel rows that a vertex may take at once: so many fewer channels fill its units.
+
+    More than one only where fewer channels have to be added then.
+    """
+    heights, least = [1], round_up(problem.in_channels, weights)
+    for height in (2, 4) if problem.kernel[0] > 1 else ():
+        padded = round_up(problem.in_channels, weights // height)
+        if padded < least:
+            heights.append(height)
+            least = padded
+    return heights
 
 
 def _slic(problem: ConvProblem, conv: Conv) -> Iterator[Method]:

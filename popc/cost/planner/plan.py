@@ -71,7 +71,7 @@ class Plan:
         fits: Whether that is within the proportion of memory that was asked for.
         outputs_per_tile: Elements of the result on the busiest tile.
         channels_per_tile: Different output channels among them.
-        method, splits, swapped, expanded: What was decided.
+        method, splits, swapped, expanded, combined: What was decided.
     """
 
     method: Method
@@ -83,6 +83,7 @@ class Plan:
     channels_per_tile: int
     swapped: bool
     expanded: int
+    combined: int = 1
 
     @property
     def block(self) -> int:
@@ -97,6 +98,7 @@ class Plan:
         extra = (" swapped" if self.swapped else "") + (
             f" expanded {self.expanded}" if self.expanded else ""
         )
+        extra += f" combined {self.combined}" if self.combined > 1 else ""
         return f"{self.method}: {self.splits}{extra}"
 
 

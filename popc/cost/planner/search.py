@@ -198,6 +198,7 @@ def _plan(
         _channels(problem, method, chosen, costs, index),
         problem.swapped,
         problem.expanded,
+        problem.combined,
     )
 
 
