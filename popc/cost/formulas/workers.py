@@ -1,4 +1,4 @@
-"""How the workers of a tile share a field, after poplin's partitionConvPartialByWorker.
+"""Shares of a field that the workers of a tile have (poplin's partitionConvPartialByWorker).
 
 Elements are dealt in a row: worker i of six has those from i * n / 6 on, n being their number.  A
 worker goes through what it has row by row, so where rows are no multiple of that, it has parts of
