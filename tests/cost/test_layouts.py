@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import popc
 from popc.cost import CostReport
@@ -131,3 +133,31 @@ def test_gradients_by_weights_copy_what_another_product_has_as_it_wants() -> Non
     """Both operands lie with their features side by side, and here rows are the channels."""
     steps = _steps(_gradients(128), "Gradient___w")
     assert steps[:2] == ["transpose", "transform"]
+
+
+def _kernel_copies(*nodes: onnx.NodeProto, held: bool) -> int:
+    """Cycles of copies before the last convolution; its kernel is a weight, or comes from the host.
+
+    Without such copies the input, which comes from the host, is copied alone.
+    """
+    half, field = TensorProto.FLOAT16, [2, 64, 14, 14]
+    inputs = [helper.make_tensor_value_info("x", half, field)]
+    kernel = numpy_helper.from_array(np.ones((64, 64, 3, 3), np.float16), "w")
+    if not held:
+        inputs.append(helper.make_tensor_value_info("w", half, [64, 64, 3, 3]))
+    output = helper.make_tensor_value_info("y", half, field)
+    graph = helper.make_graph(nodes, "kernels", inputs, [output], [kernel] if held else [])
+    opsets = [helper.make_opsetid("", 20)]
+    report = popc.estimate(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    last = [op for op in report.ops if op.op_type in {"Conv", "ConvTranspose"}][-1]
+    return sum(phase.compute for phase in last.phases if phase.name == "transform")
+
+
+@pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose"])
+def test_kernels_lie_as_the_convolution_wants_them_that_reads_them_first(op_type: str) -> None:
+    node = helper.make_node(op_type, ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    assert _kernel_copies(node, held=True) < _kernel_copies(node, held=False)
+    other = {"Conv": "ConvTranspose", "ConvTranspose": "Conv"}[op_type]
+    first = helper.make_node(other, ["x", "w"], ["z"], pads=[1, 1, 1, 1])
+    second = helper.make_node(op_type, ["z", "w"], ["y"], pads=[1, 1, 1, 1])
+    assert _kernel_copies(first, second, held=True) == _kernel_copies(first, second, held=False)

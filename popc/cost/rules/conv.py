@@ -45,7 +45,7 @@ def _conv(work: Work) -> None:
         _steps_of(work.integers("dilations", (1,) * rank)),
         _two(x.shape[2:]),
         inputs_lie=_channels(work, group),
-        weights_lie=work.lying(work.op.operand(1), last=True),
+        weights_lie=_kernel(work),
     )
     _planned(work, problem)
     epilogue(work, 2, y.shape[1])
@@ -60,6 +60,17 @@ def _channels(work: Work, group: int) -> OperandLayout:
     own = x.type.shape[1] // group
     groups = layout.block // own if group > 1 and own else 0
     return OperandLayout(own, groups) if groups > 1 else OperandLayout(layout.block)
+
+
+def _kernel(work: Work) -> OperandLayout:
+    """The order of the weights: as the convolution wants them that reads them first.
+
+    A gradient by the input wants outputs and inputs in each other's place, and the kernel turned.
+    """
+    w = work.op.operand(1)
+    first = next(iter(w.uses), None)
+    own = first is None or first.op_type == work.op.op_type
+    return work.lying(w, last=True) if own else ROWS
 
 
 def _planned(work: Work, problem: ConvProblem) -> None:
@@ -90,7 +101,7 @@ def _transposed(work: Work) -> None:
         inputs=_two(x.shape[2:]),
         spread=_two(spread),
         inputs_lie=_channels(work, group),
-        weights_lie=ROWS,
+        weights_lie=_kernel(work),
     )
     _planned(work, problem)
     epilogue(work, 2, y.shape[1])
