@@ -312,3 +312,13 @@ def test_tiles_that_add_up_results_share_blocks_of_channels(
     found = plan.outputs_per_tile / plan.channels_per_tile
     assert found == pytest.approx(blocks * field / sharing / mine, rel=0.05)
     assert plan.row_parts(columns) == pytest.approx(columns / plan.channels_per_tile, abs=1)
+
+
+@pytest.mark.parametrize(("depth", "casts"), [(16, 0), (12, 0), (17, 1)])
+def test_sums_of_a_single_block_leave_the_type_of_the_result(depth: int, casts: int) -> None:
+    """Poplin's rule: up to 16 halves are added up at once, so nothing wider is kept."""
+    problem = matmul_problem(("half", "float", "half"), 1, 6000, depth, 256)
+    plan = Planner(_TARGET).plan(problem, 0.6)
+    assert [part.name for part in plan.parts].count("cast") == casts
+    wide = replace(problem, kernel=(1, 3), inputs=(1, 6002))
+    assert "cast" in {part.name for part in Planner(_TARGET).plan(wide, 0.6).parts}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from popc.cost.formulas.numbers import VECTOR
+from popc.cost.formulas.numbers import BYTES, VECTOR
 from popc.cost.planner.candidates import Candidates, candidates_for
 from popc.cost.planner.evaluate import Costs, evaluate
-from popc.cost.planner.methods import Method, methods_for
+from popc.cost.planner.methods import Method, methods_for, weights_per_unit
 from popc.cost.planner.plan import Plan, PlanStep, Splits
 from popc.cost.planner.problem import ConvProblem
 from popc.cost.planner.steps import CandidateStep, taken
@@ -121,7 +122,8 @@ class _Front:
 
 def _find_fronts(problem: ConvProblem, serial: tuple[int, int], target: Target) -> Iterator[_Front]:
     """For each form of the problem and each method that does it."""
-    for form in forms_of(problem):
+    forms = [sums for form in forms_of(problem) for sums in _types_of_sums(form)]
+    for form in forms:
         for method in methods_for(form, target.conv):
             if serial[0] > -(-form.in_channels // method.in_group):
                 continue
@@ -129,6 +131,17 @@ def _find_fronts(problem: ConvProblem, serial: tuple[int, int], target: Target) 
                 continue
             splits = candidates_for(form, method, target.compute_tiles, serial)
             yield _Front.of(form, method, splits, evaluate(form, method, splits, target))
+
+
+def _types_of_sums(form: ConvProblem) -> Iterator[ConvProblem]:
+    """The form, and if each result is one sum of a single block of channels, one without casts.
+
+    Poplin lets vertices leave the type of the result then, as nothing is added up afterwards.
+    """
+    yield form
+    narrower = BYTES[form.output_type] < BYTES[form.partials_type]
+    if narrower and form.positions == 1 and form.in_channels <= weights_per_unit(form.inputs_type):
+        yield replace(form, partials_type=form.output_type)
 
 
 def forms_of(problem: ConvProblem) -> Iterator[ConvProblem]:
