@@ -22,15 +22,15 @@ def share_rows(rows: Count, width: Count, item: Callable[[Count], Count]) -> tup
     ``item``: the cycles of one for a number of elements of a row, at least 1.
     """
     width = np.maximum(width, 1)
-    elements = np.asarray(rows * width)
-    bounds = np.multiply.outer(np.arange(WORKERS + 1), elements) // WORKERS
-    begin, end = bounds[:-1], bounds[1:]
-    first_row, last_row = begin // width, (end - 1) // width
-    single = first_row == last_row
-    head = np.where(single, end - begin, width - begin % width)
-    tail = (end - 1) % width + 1
-    cycles = item(np.maximum(head, 1)) + np.where(
-        single, 0, item(tail) + (last_row - first_row - 1) * item(width)
-    )
+    bounds = np.multiply.outer(np.arange(WORKERS + 1), rows * width) // WORKERS
+    row = bounds // width
+    place = bounds - row * width  # in its row
+    begin, end, whole = bounds[:-1], bounds[1:], place[1:] == 0
+    last = row[1:] - whole  # row of the last element
+    single = row[:-1] == last
+    head = np.where(single, end - begin, width - place[:-1])
+    tail = np.where(whole, width, place[1:])
+    more = item(tail) + (last - row[:-1] - 1) * item(width)
+    cycles = item(np.maximum(head, 1)) + np.where(single, 0, more)
     cycles = np.where(end > begin, cycles, 0)
     return cycles.max(axis=0), cycles.min(axis=0)
