@@ -183,3 +183,6 @@ def test_what_another_op_has_left_comes_from_other_tiles() -> None:
     splits = Candidates(1, 1, 1, 4, 1, 2, 1)
     share = 2 * 16 * 64  # sixteen rows, which both tiles of a pair receive at once
     assert _received(left, splits) - _received(placed, splits) == share // 2 // 2
+    left = replace(placed, weights_lie=OperandLayout(16))
+    share = 2 * 64 * 32  # half of the columns, of which four tiles have a quarter each
+    assert _received(left, splits) - _received(placed, splits) == share // 4

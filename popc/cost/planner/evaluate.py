@@ -19,7 +19,7 @@ from popc.cost.formulas.numbers import BYTES, VECTOR, Count, ceil_div
 from popc.cost.planner.candidates import Candidates
 from popc.cost.planner.methods import Method, VertexKind, slic_chains
 from popc.cost.planner.padding import pad, padding_elements
-from popc.cost.planner.problem import ConvProblem
+from popc.cost.planner.problem import ConvProblem, OperandLayout
 from popc.cost.planner.steps import CandidateStep, Shares, taken
 from popc.cost.planner.transform import copies_inputs, copies_weights, transform, transpose
 from popc.target import Conv, Target
@@ -145,13 +145,14 @@ def _convolve(
 ) -> CandidateStep:
     """Fetching operands, and the vertex."""
     size, exchange = problem.element_bytes, target.exchange
-    # One in N tiles that need the same data has it already.  Of inputs that is so where they have
-    # been laid out for this plan: rims of fields, and what an op before has left, come from others.
-    lie = problem.inputs_lie
-    laid_out = lie.placed or (copies_inputs(problem, method) and not lie.block)
+    # One in N tiles that need the same data has it already, if it has been laid out for this plan:
+    # rims of fields, and what an op before has left, come from others.
+    inputs_lie, weights_lie = problem.inputs_lie, problem.weights_lie
+    laid_out = _laid_out(inputs_lie, copied=copies_inputs(problem, method))
     held = problem.inputs_elements // splits.tiles if laid_out else 0
     inputs = np.maximum(shares.inputs - held, 0) * size
-    weights = (shares.weights - shares.weights // splits.field) * size
+    laid_out = _laid_out(weights_lie, copied=copies_weights(problem, method))
+    weights = (shares.weights - (shares.weights // splits.field if laid_out else 0)) * size
     # Tiles that share a bus are neighbours along the output channels.
     shared = splits.out_channels % exchange.shared_bus_tiles == 0
     speed = exchange.bytes_per_cycle * np.where(shared, exchange.shared_bus_tiles, 1)
@@ -169,6 +170,11 @@ def _convolve(
         launches=1,
         sources=sources,
     )
+
+
+def _laid_out(lie: OperandLayout, *, copied: bool) -> bool:
+    """True if an operand lies on the tiles of the plan; blocks become others where they are."""
+    return lie.placed or (copied and not lie.block)
 
 
 def _sources(problem: ConvProblem, splits: Candidates, shares: Shares) -> Count:
