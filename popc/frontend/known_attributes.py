@@ -207,9 +207,6 @@ IGNORED: Final[Mapping[tuple[str, str], Mapping[str, Ignored]]] = {
         "decoder_start_token_id": _ENCODED,
         "encoder": _ENCODED,
     },
-    (_MICROSOFT, "GroupQueryAttention"): {
-        "sliding_window_cache": Ignored("caches that are rings are not supported", 0),
-    },
     (_MICROSOFT, "LinearAttention"): {
         "chunk_size": Ignored("how many tokens are computed at once changes no result")
     },

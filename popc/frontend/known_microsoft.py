@@ -56,7 +56,7 @@ READ_MICROSOFT: Final[dict[str, tuple[str, ...]]] = {
     "GroupQueryAttention": (
         "causal", "do_rotary", "k_quant_type", "kv_cache_bit_width", "kv_num_heads",
         "local_window_size", "num_heads", "qk_norm_epsilon", "qk_output", "rotary_interleaved",
-        "scale", "smooth_softmax", "softcap", "v_quant_type",
+        "scale", "sliding_window_cache", "smooth_softmax", "softcap", "v_quant_type",
     ),
     "HyperConnectionPostMix": ("num_branches",),
     "HyperConnectionPreMix": ("num_branches", "reduction_scale"),

@@ -10,6 +10,7 @@ import numpy as np
 from popc.frontend.node import Node
 from popc.frontend.rules.common import standard_op
 from popc.frontend.rules.microsoft.attention import attend, rotate, split_heads
+from popc.frontend.rules.microsoft.attention_window import WindowCache, rows_from, window_cache
 from popc.frontend.rules.microsoft.cache_forms import cache_form
 from popc.frontend.rules.microsoft.operators import microsoft_domain
 from popc.frontend.rules.moves import emit_reshape, emit_slice
@@ -34,6 +35,7 @@ def _group_query_attention(node: Node) -> list[Value | None]:
     total = int(node.require_known(6, "the length of the keys").reshape(())[()])
     lengths = lengths_of(node, batch)
     before = node.constant(np.zeros((batch, 1)), DType.INT64)
+    window = window_cache(node, node.optional(3), total)
     if rows != total:
         count = node.constant(rows, DType.INT64)
         before = emit_reshape(node, node.emit("Sub", [lengths, count]), (batch, 1))
@@ -42,13 +44,20 @@ def _group_query_attention(node: Node) -> list[Value | None]:
         given = prompt_positions(node, given)
     q, k = _rotated(node, q, k, before, given)
     forms = [cache_form(node, 12, "k_quant_type"), cache_form(node, 13, "v_quant_type")]
-    caches = [
-        _cached(node, form.stored(node, x), node.optional(index), before, total)
-        for form, index, x in zip(forms, (3, 4), (k, v), strict=True)
-    ]
-    k, v = (form.read(node, x, q) for form, x in zip(forms, caches, strict=True))
+    new = [form.stored(node, x) for form, x in zip(forms, (k, v), strict=True)]
+    pasts = [node.optional(index) for index in (3, 4)]
+    if window is None:
+        seen = lengths
+        caches = keys = [
+            _cached(node, x, past, before, total) for x, past in zip(new, pasts, strict=True)
+        ]
+    else:
+        keys, seen = _windowed(node, window, new, pasts, before, total)
+        held = window.resident(node, lengths)
+        caches = [window.latest(node, x, seen, held) for x in keys]
+    k, v = (form.read(node, x, q) for form, x in zip(forms, keys, strict=True))
     padded = rows != total or not node.integer("causal", 1)  # queries do not come before padding
-    y, *scores = attended(node, [q, k, v], node.optional(10), lengths if padded else None)
+    y, *scores = attended(node, [q, k, v], node.optional(10), seen if padded else None)
     return [y, *caches, *(_without_hidden(node, x) for x in scores)]
 
 
@@ -155,14 +164,41 @@ def _rotated(
     return rotate(node, q, positions, tables), rotate(node, k, positions, tables)
 
 
+def _windowed(
+    node: Node,
+    window: WindowCache,
+    new: Sequence[Tensor],
+    pasts: Sequence[Tensor | None],
+    before: Tensor,
+    total: int,
+) -> tuple[list[Tensor], Tensor]:
+    """The keys and values that queries see, new ones behind those held; how many of each sample."""
+    rows = new[0].type.shape[2]
+    if rows == total:
+        return list(new), lengths_of(node, new[0].type.shape[0])
+    prior = window.resident(node, before)
+    room = min(window.capacity, total - rows) + rows
+    keys = [
+        _written(node, x, past, prior, room)
+        for x, past in zip(new, pasts, strict=True)
+        if past is not None
+    ]
+    seen = node.emit("Add", [prior, node.constant(rows, DType.INT64)])
+    return keys, emit_reshape(node, seen, (new[0].type.shape[0],))
+
+
 def _cached(node: Node, new: Tensor, past: Tensor | None, before: Tensor, total: int) -> Tensor:
     """[B, Nk, T, H]: the keys of the past with the new ones written after the first ``before``."""
     if past is None or past.type.shape[2] == 0:
         return new
-    batch, heads, kept, size = past.type.shape
-    rows, length = new.type.shape[2], max(kept, total)
+    return _written(node, new, past, before, max(past.type.shape[2], total))
+
+
+def _written(node: Node, new: Tensor, past: Tensor, before: Tensor, room: int) -> Tensor:
+    """[B, Nk, room, H]: old keys, and new ones after the first ``before`` [B, 1]."""
+    kept, rows = past.type.shape[2], new.type.shape[2]
     both = node.emit("Concat", [past, new], {"axis": 2})
-    places = node.constant(node.positions(length).reshape(1, length))
+    places = node.constant(node.positions(room).reshape(1, room))
     # place t of the result holds the new key t - before, if there is one, else the old key t
     age = node.emit("Sub", [places, before])
     is_new = node.emit(
@@ -172,13 +208,9 @@ def _cached(node: Node, new: Tensor, past: Tensor | None, before: Tensor, total:
             node.emit("Less", [age, node.constant(rows)]),
         ],
     )
-    old = node.constant(np.minimum(node.positions(length), kept - 1).reshape(1, length))
+    old = node.constant(np.minimum(node.positions(room), kept - 1).reshape(1, room))
     source = node.emit("Where", [is_new, node.emit("Add", [age, node.constant(kept)]), old])
-    if batch == 1:
-        return node.emit("Gather", [both, emit_reshape(node, source, (length,))], {"axis": 2})
-    index = emit_reshape(node, source, (batch, 1, length, 1))
-    index = node.emit("Expand", [index], {"shape": (batch, heads, length, size)})
-    return node.emit("GatherElements", [both, index], {"axis": 2})
+    return rows_from(node, both, source)
 
 
 RULES: Final = microsoft_domain({"GroupQueryAttention": _group_query_attention})

@@ -63,6 +63,8 @@ def _group_query_attention(node: SizedNode) -> list[Value | None]:
     """
     if node.optional_value(12) is not None:
         raise node.refuse("keeps caches of integers")
+    if node.integer("sliding_window_cache", 0):
+        raise node.refuse("keeps a window of keys in a cache of which data decides the size")
     caches = [node.sized(index) for index in (3, 4)]
     batch = caches[0].padded.type.shape[0]
     rows = node.input(0).type.shape[1]
