@@ -45,7 +45,14 @@ def _held(length: int, capacity: int, window: int) -> int:
     return length
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    ("dtype", "constants"),
+    [
+        pytest.param(np.float32, (6,), id="float32"),
+        pytest.param(np.float16, (6,), id="float16"),
+        pytest.param(np.float32, (), id="length-at-run-time"),
+    ],
+)
 @pytest.mark.parametrize(
     ("rows", "capacity", "window", "lengths"),
     [
@@ -62,16 +69,22 @@ def _held(length: int, capacity: int, window: int) -> int:
     ],
 )
 def test_window(
-    rows: int, capacity: int, window: int, lengths: tuple[int, ...], dtype: type, tmp_path: Path
+    rows: int,
+    capacity: int,
+    window: int,
+    lengths: tuple[int, ...],
+    dtype: type,
+    constants: tuple[int, ...],
+    tmp_path: Path,
 ) -> None:
     operands = _operands(rows, capacity, lengths, dtype)
-    feeds = {f"x{i}": x for i, x in enumerate(operands) if x is not None and i != 6}
+    feeds = {f"x{i}": x for i, x in enumerate(operands) if x is not None and i not in constants}
     model = one_node_model(
         "GroupQueryAttention",
         operands,
         _attributes(window),
         outputs=3,
-        constants=(6,),
+        constants=constants,
         domain=_DOMAIN,
     )
     expected = run_onnxruntime(model, feeds)

@@ -41,19 +41,19 @@ class WindowCache:
         return rows_from(node, keys, rows)
 
 
-def window_cache(node: Node, past: Tensor | None, total: int) -> WindowCache | None:
-    """The kind of the caches of a GroupQueryAttention, if they hold a window of keys."""
-    if not node.integer("sliding_window_cache", 0):
-        return None
-    window, capacity = node.integer("local_window_size", -1), past and past.type.shape[2]
-    if not capacity or not 0 < window <= capacity:
+def window_cache(node: Node, capacity: int, total: int | None) -> WindowCache:
+    """The kind of the caches of a GroupQueryAttention, for ``total`` keys, if that is known."""
+    window = node.integer("local_window_size", -1)
+    if not 0 < window <= capacity:
         raise ModelError(
             f"sliding_window_cache keeps a window of keys, but local_window_size is {window} and "
-            f"the cache has room for {capacity or 0}"
+            f"the cache has room for {capacity}"
         )
-    if total > capacity and (node.optional(10) is not None or node.wants_output(3)):
+    has_scores = node.optional(10) is not None or node.wants_output(3)
+    if has_scores and (total is None or total > capacity):
         raise ModelError(
-            f"a cache of {capacity} of {total} keys goes with neither a bias of scores nor scores"
+            f"a cache of {capacity} of {total or 'all'} keys goes with neither a bias of scores "
+            "nor scores"
         )
     return WindowCache(capacity, capacity - window + 1)
 

@@ -10,7 +10,7 @@ import numpy as np
 from popc.frontend.node import Node
 from popc.frontend.rules.common import standard_op
 from popc.frontend.rules.microsoft.attention import attend, rotate, split_heads
-from popc.frontend.rules.microsoft.attention_window import WindowCache, rows_from, window_cache
+from popc.frontend.rules.microsoft.attention_window import rows_from, window_cache
 from popc.frontend.rules.microsoft.cache_forms import cache_form
 from popc.frontend.rules.microsoft.operators import microsoft_domain
 from popc.frontend.rules.moves import emit_reshape, emit_slice
@@ -30,12 +30,13 @@ def _group_query_attention(node: Node) -> list[Value | None]:
     In a prompt (as many queries as keys in all) the queries start at 0 instead, and shorter
     samples are padded at the end.
     """
+    if node.integer("sliding_window_cache", 0):
+        return _with_window_caches(node)
     q, k, v = _projections(node)
     batch, _, rows, _ = q.type.shape
     total = int(node.require_known(6, "the length of the keys").reshape(())[()])
     lengths = lengths_of(node, batch)
     before = node.constant(np.zeros((batch, 1)), DType.INT64)
-    window = window_cache(node, node.optional(3), total)
     if rows != total:
         count = node.constant(rows, DType.INT64)
         before = emit_reshape(node, node.emit("Sub", [lengths, count]), (batch, 1))
@@ -44,20 +45,53 @@ def _group_query_attention(node: Node) -> list[Value | None]:
         given = prompt_positions(node, given)
     q, k = _rotated(node, q, k, before, given)
     forms = [cache_form(node, 12, "k_quant_type"), cache_form(node, 13, "v_quant_type")]
-    new = [form.stored(node, x) for form, x in zip(forms, (k, v), strict=True)]
-    pasts = [node.optional(index) for index in (3, 4)]
-    if window is None:
-        seen = lengths
-        caches = keys = [
-            _cached(node, x, past, before, total) for x, past in zip(new, pasts, strict=True)
-        ]
-    else:
-        keys, seen = _windowed(node, window, new, pasts, before, total)
-        held = window.resident(node, lengths)
-        caches = [window.latest(node, x, seen, held) for x in keys]
-    k, v = (form.read(node, x, q) for form, x in zip(forms, keys, strict=True))
+    caches = [
+        _cached(node, form.stored(node, x), node.optional(index), before, total)
+        for form, index, x in zip(forms, (3, 4), (k, v), strict=True)
+    ]
+    k, v = (form.read(node, x, q) for form, x in zip(forms, caches, strict=True))
     padded = rows != total or not node.integer("causal", 1)  # queries do not come before padding
-    y, *scores = attended(node, [q, k, v], node.optional(10), seen if padded else None)
+    y, *scores = attended(node, [q, k, v], node.optional(10), lengths if padded else None)
+    return [y, *caches, *(_without_hidden(node, x) for x in scores)]
+
+
+def _with_window_caches(node: Node) -> list[Value | None]:
+    """Queries see the keys that the caches hold, and the new ones behind them.
+
+    The number of keys in all may be known at run time only: the caches do not grow with it.
+    """
+    q, k, v = _projections(node)
+    batch, _, rows, _ = q.type.shape
+    pasts = [node.input(index) for index in (3, 4)]
+    known = node.known(6)
+    total = None if known is None else int(known.reshape(())[()])
+    window = window_cache(node, pasts[0].type.shape[2], total)
+    count = node.constant(rows, DType.INT64)
+    whole = node.emit("Cast", [node.input(6)], {"to": DType.INT64.value})
+    is_prompt = node.emit("Equal", [emit_reshape(node, whole, ()), count])
+    lengths = lengths_of(node, batch)
+    before = node.emit("Sub", [lengths, count])
+    before = node.emit("Where", [is_prompt, node.constant(0, DType.INT64), before])
+    given = node.optional(9)
+    if given is not None:
+        given = node.emit("Where", [is_prompt, prompt_positions(node, given), given])
+    q, k = _rotated(node, q, k, emit_reshape(node, before, (batch, 1)), given)
+    forms = [cache_form(node, 12, "k_quant_type"), cache_form(node, 13, "v_quant_type")]
+    keys = [form.stored(node, x) for form, x in zip(forms, (k, v), strict=True)]
+    held = window.resident(node, before)
+    if rows != total:
+        column = emit_reshape(node, held, (batch, 1))
+        most = window.capacity if total is None else min(window.capacity, total - rows)
+        keys = [
+            _written(node, x, past, column, most + rows)
+            for x, past in zip(keys, pasts, strict=True)
+        ]
+    seen = node.emit("Add", [held, count])
+    k, v = (form.read(node, x, q) for form, x in zip(forms, keys, strict=True))
+    y, *scores = attended(node, [q, k, v], node.optional(10), seen)
+    last = node.emit("Where", [is_prompt, lengths, seen])
+    kept = window.resident(node, lengths)
+    caches = [window.latest(node, x, last, kept) for x in keys]
     return [y, *caches, *(_without_hidden(node, x) for x in scores)]
 
 
@@ -162,29 +196,6 @@ def _rotated(
         positions = node.emit("Add", [before, places])
     tables = (node.input(7), node.input(8))
     return rotate(node, q, positions, tables), rotate(node, k, positions, tables)
-
-
-def _windowed(
-    node: Node,
-    window: WindowCache,
-    new: Sequence[Tensor],
-    pasts: Sequence[Tensor | None],
-    before: Tensor,
-    total: int,
-) -> tuple[list[Tensor], Tensor]:
-    """The keys and values that queries see, new ones behind those held; how many of each sample."""
-    rows = new[0].type.shape[2]
-    if rows == total:
-        return list(new), lengths_of(node, new[0].type.shape[0])
-    prior = window.resident(node, before)
-    room = min(window.capacity, total - rows) + rows
-    keys = [
-        _written(node, x, past, prior, room)
-        for x, past in zip(new, pasts, strict=True)
-        if past is not None
-    ]
-    seen = node.emit("Add", [prior, node.constant(rows, DType.INT64)])
-    return keys, emit_reshape(node, seen, (new[0].type.shape[0],))
 
 
 def _cached(node: Node, new: Tensor, past: Tensor | None, before: Tensor, total: int) -> Tensor:
