@@ -34,6 +34,10 @@ _CASES: Final = {
     "out = com.microsoft.BiasGelu(r, b)",
     "gemm": 'out = com.microsoft.FusedGemm<activation = "Relu", transB = 1>(r, y)',
     "matmul": "t = Transpose(y) out = com.microsoft.FusedMatMul<alpha = 0.5>(r, t)",
+    "matmul by rows": "out = com.microsoft.FusedMatMul<alpha = 0.5, transB = 1>(r, y)",
+    "matmul of columns": "h = Mul(r, r) out = com.microsoft.FusedMatMul<transA = 1>(h, r)",
+    "matmul of batches": "a = Unsqueeze(r, l0) b = Neg(a) out = "
+    "com.microsoft.FusedMatMul<transBatchA = 1, transBatchB = 1, transB = 1>(a, b)",
     "four bits": "w = Constant<value = uint8[2, 1, 8] {1, 32, 254, 3, 4, 5, 67, 8, 9, 1, 2, 3, 4, "
     "5, 6, 7}>() e = Constant<value_floats = [0.5, 0.25]>() "
     "out = com.microsoft.MatMulNBits<K = 5, N = 2, bits = 4, block_size = 16>(r, w, e)",
@@ -78,7 +82,6 @@ def test_as_the_operators_that_they_stand_for(case: str) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("out = com.microsoft.FusedMatMul<transB = 1>(r, y)", "is transposed"),
         ("out = com.microsoft.QGemm<transA = 1>(q, s, z, q, s, z)", "first operand only"),
         ("out = com.microsoft.QGemm<transA = 1>(q, s, z, u, s, z)", "rows of its first operand"),
         ("t = Transpose(r) out = com.microsoft.DynamicQuantizeMatMul(t, u, s, z)", "rows of its"),

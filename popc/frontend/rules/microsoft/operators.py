@@ -23,10 +23,12 @@ __all__ = [
     "as_standard",
     "channels_first",
     "channels_last",
+    "factor_axes",
     "fused_conv",
     "microsoft_domain",
     "passed_on",
     "plus",
+    "scaled_product",
     "times",
 ]
 
@@ -123,19 +125,27 @@ def _activated_in_order(node: Node, x: Tensor, parameters: Sequence[float]) -> T
 
 def _fused_matmul(node: Node) -> Tensor:
     """MatMul of operands whose axes are moved first; the result is multiplied by alpha."""
-    operands = [_with_axes_moved(node, index, side) for index, side in enumerate("AB")]
-    return times(node, node.emit("MatMul", operands), node.number("alpha", 1.0))
+    factors = [node.input(0), node.input(1)]
+    moved = [
+        emit_transpose(node, x, factor_axes(node, x, side))
+        for x, side in zip(factors, "AB", strict=True)
+    ]
+    return scaled_product(node, moved)
 
 
-def _with_axes_moved(node: Node, index: int, side: str) -> Tensor:
+def scaled_product(node: Node, factors: Sequence[Tensor | None]) -> Tensor:
+    """The product of factors whose axes lie as MatMul has them, by alpha."""
+    return times(node, node.emit("MatMul", factors), node.number("alpha", 1.0))
+
+
+def factor_axes(node: Node, x: Tensor, side: str) -> tuple[int, ...]:
     """transBatch: [M, batch..., K] -> [batch..., M, K]; then trans swaps the last two axes."""
-    x = node.input(index)
     axes = list(range(x.type.rank))
     if len(axes) > 1 and node.integer(f"transBatch{side}", 0):
         axes = [*axes[1:-1], axes[0], axes[-1]]
     if len(axes) > 1 and node.integer(f"trans{side}", 0):
         axes[-2:] = axes[-1], axes[-2]
-    return emit_transpose(node, x, tuple(axes))
+    return tuple(axes)
 
 
 def _fused_gemm(node: Node) -> Tensor:

@@ -6,9 +6,12 @@ Each is as the standard operators that it stands for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from popc.frontend.node import RuleResult
+from popc.frontend.rules.microsoft.operators import factor_axes, scaled_product
+from popc.frontend.rules.moves import emit_transpose
 from popc.frontend.rules.sized import spread, windows
 from popc.frontend.rules.sized.node import SizedNode, SizedRule
 from popc.frontend.values import SizedValue, Value
@@ -35,10 +38,16 @@ def _of_quantised_pair(node: SizedNode) -> Value:
     return node.value_of(result, counts)
 
 
-def _product(node: SizedNode) -> RuleResult:
-    if any(node.integer(name, 0) for name in ("transA", "transB", "transBatchA", "transBatchB")):
-        raise node.refuse("is transposed")
-    return spread.RULES["MatMul"](node)
+def _product(node: SizedNode) -> Value:
+    """MatMul of operands whose axes are moved first, and their sizes with them."""
+    left, right = (_moved(node, index, side) for index, side in enumerate("AB"))
+    return spread.product(node, left, right, partial(scaled_product, node))
+
+
+def _moved(node: SizedNode, index: int, side: str) -> SizedValue:
+    x = node.sized(index)
+    axes = factor_axes(node, x.padded, side)
+    return SizedValue(emit_transpose(node, x.padded, axes), tuple(x.counts[axis] for axis in axes))
 
 
 def _convolution(node: SizedNode) -> RuleResult:

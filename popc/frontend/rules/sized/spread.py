@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from popc.frontend.rules.onnx.indexing import emit_one_hot
@@ -11,7 +11,7 @@ from popc.frontend.values import SizedValue, Value
 from popc.ir import Tensor
 from popc_runtime.errors import ModelError
 
-__all__ = ["RULES", "along_axis", "rows_by_matrix", "spread_together"]
+__all__ = ["RULES", "along_axis", "product", "rows_by_matrix", "spread_together"]
 
 
 def spread_together(
@@ -99,8 +99,19 @@ def _before_axis(default: int) -> SizedRule:
 
 
 def _matmul(node: SizedNode) -> Value:
-    """Padding along the summed axis becomes zeros in both factors: padding may hold NaNs."""
-    left, right = node.sized(0), node.sized(1)
+    return product(node, node.sized(0), node.sized(1), lambda pair: node.plain(pair)[0])
+
+
+def product(
+    node: SizedNode,
+    left: SizedValue,
+    right: SizedValue,
+    multiply: Callable[[Sequence[Tensor | None]], Tensor],
+) -> Value:
+    """A product of matrices, by a function of tensors.
+
+    Padding along the summed axis becomes zeros in both factors: padding may hold NaNs.
+    """
     ranks = len(left.counts), len(right.counts)
     summed = ranks[0] - 1, max(ranks[1] - 2, 0)
     a, b = node.masked(left, 0, [summed[0]]), node.masked(right, 0, [summed[1]])
@@ -110,12 +121,10 @@ def _matmul(node: SizedNode) -> Value:
         a, b = node.cropped(a, summed[0], size), node.cropped(b, summed[1], size)
     if min(ranks) < 2:
         outer = right.counts[:-2] + right.counts[-1:] if ranks[0] == 1 else left.counts[:-1]
-        (result,) = node.plain([a, b])
-        return node.value_of(result, outer if max(ranks) > 1 else ())
+        return node.value_of(multiply([a, b]), outer if max(ranks) > 1 else ())
     pairs = [SizedValue(a, left.counts), SizedValue(b, right.counts)]
     tensors, counts = spread_together(node, pairs, last=2)
-    (result,) = node.plain(tensors)
-    return node.value_of(result, [*counts, left.counts[-2], right.counts[-1]])
+    return node.value_of(multiply(tensors), [*counts, left.counts[-2], right.counts[-1]])
 
 
 def _require_same_sum(
