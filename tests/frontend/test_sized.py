@@ -43,6 +43,11 @@ joined before: float: out = Concat<axis = 0>(r, y)
 joined behind: float: out = Concat<axis = 0>(y, r)
 joined thrice: float: out = Concat<axis = 0>(r, y, r, r)
 joined columns: float: out = Concat<axis = 1>(r, r)
+joined sequence: float: a = SequenceConstruct(y, r) out = ConcatFromSequence<axis = 0>(a)
+joined elements: float: a = SequenceEmpty() b = SequenceInsert(a, r) d = Neg(r) e =
+    SequenceInsert(b, d) out = ConcatFromSequence<axis = -1>(e)
+stacked elements: float: a = SequenceConstruct(r, r) out = ConcatFromSequence<axis = 1,
+    new_axis = 1>(a)
 joined sizes: float: a = Gather<axis = 1>(r, c) out = Concat<axis = 1>(r, a, r)
 sum: float: out = ReduceSum<keepdims = 0>(r)
 sum of rows: float: out = ReduceSum(r, l0)

@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from popc.frontend.node import Node
 from popc.ir import Shape, Tensor
 
-__all__ = ["emit_reshape", "emit_slice", "emit_transpose"]
+__all__ = ["emit_reshape", "emit_slice", "emit_transpose", "with_axis"]
 
 
 def emit_reshape(node: Node, x: Tensor, shape: Shape) -> Tensor:
     """``x`` with another shape of the same size."""
     return x if x.type.shape == shape else node.emit("Reshape", [x], {"shape": shape})
+
+
+def with_axis(node: Node, x: Tensor, axis: int) -> Tensor:
+    """``x`` with one more axis, of size 1."""
+    shape = x.type.shape
+    return emit_reshape(node, x, (*shape[:axis], 1, *shape[axis:]))
 
 
 def emit_transpose(node: Node, x: Tensor, perm: tuple[int, ...]) -> Tensor:

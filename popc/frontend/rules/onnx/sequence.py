@@ -11,11 +11,11 @@ from typing import Final
 import numpy as np
 
 from popc.frontend.node import Node, RuleResult
-from popc.frontend.problems import AlreadyReported
+from popc.frontend.problems import AlreadyReported, DataDependent
 from popc.frontend.rules.common import default_domain, graph_attribute, integers_of, known_scalar
-from popc.frontend.rules.moves import emit_reshape
+from popc.frontend.rules.moves import emit_reshape, with_axis
 from popc.frontend.tensors import dtype_from_onnx
-from popc.frontend.values import OptionalValue, SequenceValue, Unknown, Value
+from popc.frontend.values import OptionalValue, SequenceValue, SizedValue, Unknown, Value
 from popc.ir import Shape, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
@@ -28,8 +28,12 @@ __all__ = ["RULES"]
 
 
 def _construct(node: Node) -> SequenceValue:
-    tensors = node.tensors()
-    return SequenceValue(tuple(tensors), tensors[0].type.dtype if tensors else None)
+    items = [node.value(index) for index in range(len(node.inputs))]
+    tensors = [
+        item.padded if isinstance(item, SizedValue) else node.input(index)
+        for index, item in enumerate(items)
+    ]
+    return SequenceValue(tuple(items), tensors[0].type.dtype if tensors else None)
 
 
 def _empty(node: Node) -> SequenceValue:
@@ -106,21 +110,19 @@ def _chunks(whole: int, size: int) -> Shape:
 
 
 def _concat(node: Node) -> Tensor:
-    tensors = [item for item in node.sequence(0).items if isinstance(item, Tensor)]
-    if not tensors:
+    items = node.sequence(0).items
+    if not items:
         raise ModelError("an empty sequence has nothing to join")
+    tensors = [item for item in items if isinstance(item, Tensor)]
+    if len(tensors) < len(items):
+        raise DataDependent("ConcatFromSequence: an element has a size that data decides")
     rank = tensors[0].type.rank
     if not node.integer("new_axis", 0):
         axis = normal_axis(node.integer("axis"), rank)
     else:
         axis = normal_axis(node.integer("axis"), rank + 1)
-        tensors = [_with_axis(node, tensor, axis) for tensor in tensors]
+        tensors = [with_axis(node, tensor, axis) for tensor in tensors]
     return node.emit("Concat", tensors, {"axis": axis}) if len(tensors) > 1 else tensors[0]
-
-
-def _with_axis(node: Node, tensor: Tensor, axis: int) -> Tensor:
-    shape = tensor.type.shape
-    return emit_reshape(node, tensor, (*shape[:axis], 1, *shape[axis:]))
 
 
 def _map(node: Node) -> RuleResult:

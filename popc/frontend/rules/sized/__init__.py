@@ -31,8 +31,9 @@ __all__ = ["MAKES_SIZES", "SIZED_RULES", "TAKES_ANY", "SizedNode", "SizedRule"]
 MAKES_SIZES: Final = frozenset(
     ("", op_type)
     for op_type in (
-        *("Compress", "ConstantOfShape", "Expand", "NonMaxSuppression", "NonZero", "OneHot"),
-        *("Pad", "Range", "Reshape", "Resize", "Slice", "Split", "Tile", "TopK", "Unique"),
+        *("Compress", "ConcatFromSequence", "ConstantOfShape", "Expand", "NonMaxSuppression"),
+        *("NonZero", "OneHot", "Pad", "Range", "Reshape", "Resize", "Slice", "Split", "Tile"),
+        *("TopK", "Unique"),
     )
 )
 

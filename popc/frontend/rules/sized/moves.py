@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Final
 
 from popc.frontend.rules.common import integers_of
-from popc.frontend.rules.moves import emit_slice
+from popc.frontend.rules.moves import emit_slice, with_axis
 from popc.frontend.rules.sized.node import SizedNode, SizedRule, sized
 from popc.frontend.rules.sized.shapes import gathered_along
 from popc.frontend.rules.sized.spread import spread_together
@@ -22,7 +22,23 @@ __all__ = ["RULES", "appended", "joined"]
 def _concat(node: SizedNode) -> Value:
     values = [sized(value) for value in node.inputs]
     axis = node.integer("axis", 1 if node.version < 4 else None)
-    axis = normal_axis(axis, len(values[0].counts))
+    return _behind_each_other(node, values, normal_axis(axis, len(values[0].counts)))
+
+
+def _concat_from_sequence(node: SizedNode) -> Value:
+    """The elements of a sequence, or with ``new_axis`` each as one place of another axis."""
+    values = [sized(item) for item in node.sequence(0).items]
+    stacks = bool(node.integer("new_axis", 0))
+    axis = normal_axis(node.integer("axis"), len(values[0].counts) + stacks)
+    if stacks:
+        values = [
+            SizedValue(with_axis(node, value.padded, axis), _without(value.counts, axis, None))
+            for value in values
+        ]
+    return _behind_each_other(node, values, axis)
+
+
+def _behind_each_other(node: SizedNode, values: Sequence[SizedValue], axis: int) -> Value:
     values = [value for value in values if not _is_empty(value, axis)] or values[:1]
     if len(values) == 1:
         return node.value_of(values[0].padded, values[0].counts)
@@ -182,6 +198,7 @@ def _split(node: SizedNode) -> list[Value]:
 
 RULES: Final[dict[str, SizedRule]] = {
     "Concat": _concat,
+    "ConcatFromSequence": _concat_from_sequence,
     "Slice": _slice,
     "Split": _split,
 }
