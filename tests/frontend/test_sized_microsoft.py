@@ -38,6 +38,13 @@ _CASES: Final = {
     "matmul of columns": "h = Mul(r, r) out = com.microsoft.FusedMatMul<transA = 1>(h, r)",
     "matmul of batches": "a = Unsqueeze(r, l0) b = Neg(a) out = "
     "com.microsoft.FusedMatMul<transBatchA = 1, transBatchB = 1, transB = 1>(a, b)",
+    "attention across": "a = Concat<axis = 0>(y, r) key = Unsqueeze(a, l0) value = Neg(key) "
+    "query = Unsqueeze(x, l0) "
+    "out = com.microsoft.MultiHeadAttention<num_heads = 5>(query, key, value)",
+    "biased attention across": "a = Concat<axis = 0>(y, r) key = Unsqueeze(a, l0) "
+    "value = Neg(key) query = Unsqueeze(x, l0) t = Transpose(a) m = MatMul(x, t) "
+    "b = Unsqueeze(m, l0) d = Unsqueeze(b, l0) "
+    "out = com.microsoft.MultiHeadAttention<num_heads = 1>(query, key, value, , , d)",
     "four bits": "w = Constant<value = uint8[2, 1, 8] {1, 32, 254, 3, 4, 5, 67, 8, 9, 1, 2, 3, 4, "
     "5, 6, 7}>() e = Constant<value_floats = [0.5, 0.25]>() "
     "out = com.microsoft.MatMulNBits<K = 5, N = 2, bits = 4, block_size = 16>(r, w, e)",
@@ -89,6 +96,13 @@ def test_as_the_operators_that_they_stand_for(case: str) -> None:
         (
             "t = Transpose(r) out = com.microsoft.SkipLayerNormalization(t, t, l1)",
             "in front of its last axis",
+        ),
+        (
+            (
+                "a = Unsqueeze(r, l0) "
+                "out = com.microsoft.MultiHeadAttention<num_heads = 1, unidirectional = 1>(a, a, a)"
+            ),
+            "beside a bias, a past or scores",
         ),
         ("out = com.microsoft.GatherBlockQuantized(q, p, r)", "for its indices only"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from popc.frontend.rules.microsoft import attention, group_query
@@ -13,6 +14,7 @@ from popc.ir import AttributeMap, Tensor
 
 __all__ = ["RULES"]
 
+_KEYS_AND_VALUES: Final = (1, 2)
 _STACKED: Final = 3  # the axis of keys in [keys and values, batch, heads, keys, depth]
 
 
@@ -27,12 +29,39 @@ def _attention(node: SizedNode) -> list[Value | None]:
 
 def _multi_head_attention(node: SizedNode) -> list[Value | None]:
     """Operands are projected already."""
+    if any(isinstance(node.optional_value(index), SizedValue) for index in _KEYS_AND_VALUES):
+        return _across(node)
     q, *new = attention.projected_heads(node)
     caches = [_kept(node, 6 + index, x, KEYS) for index, x in enumerate(new)]
     if node.wants_output(3):
         raise node.refuse("returns scores of keys of which data decides the number")
     padded = [cache.padded for cache in caches]
     return [_attended(node, [q, *padded], (4, 5), node.count(caches[0], KEYS)), *caches]
+
+
+def _across(node: SizedNode) -> list[Value | None]:
+    """Keys and values that data decides the number of, all of which are operands."""
+    others = any(node.optional_value(index) is not None for index in (3, 6, 7, 8, 9))
+    if others or node.integer("unidirectional", 0) or node.wants_output(3):
+        raise node.refuse("has keys of a size that data decides beside a bias, a past or scores")
+    pair = [node.sized(index) for index in _KEYS_AND_VALUES]
+    axis = len(pair[0].counts) - 2
+    if any(len(x.counts) != axis + 2 or any(_without(x.counts, axis)) for x in pair):
+        raise node.refuse("takes sizes that data decides for the number of keys only")
+    count = node.same(*(node.count(x, axis) for x in pair))
+    columns = min(x.padded.type.shape[axis] for x in pair)
+    heads = node.integer("num_heads")
+    keys, values = (
+        attention.split_heads(node, node.cropped(node.masked(x, 0), axis, columns), heads)
+        for x in pair
+    )
+    q = attention.split_heads(node, node.input(0), heads)
+    y = _attended(node, [q, keys, values], (4, 5), count)
+    return [y, *(SizedValue(x, (None, None, count, None)) for x in (keys, values))]
+
+
+def _without(counts: Sequence[Tensor | None], axis: int) -> list[Tensor | None]:
+    return [*counts[:axis], *counts[axis + 1 :]]
 
 
 def _kept(node: SizedNode, index: int, new: Tensor, axis: int) -> SizedValue:
