@@ -48,6 +48,9 @@ joined elements: float: a = SequenceEmpty() b = SequenceInsert(a, r) d = Neg(r) 
     SequenceInsert(b, d) out = ConcatFromSequence<axis = -1>(e)
 stacked elements: float: a = SequenceConstruct(r, r) out = ConcatFromSequence<axis = 1,
     new_axis = 1>(a)
+split columns: float: a = SplitToSequence<axis = 1>(r) out = ConcatFromSequence<axis = 1>(a)
+split columns apart: float: a = SplitToSequence<axis = 1, keepdims = 0>(r) i = Constant<value_int
+    = 1>() out = SequenceAt(a, i)
 joined sizes: float: a = Gather<axis = 1>(r, c) out = Concat<axis = 1>(r, a, r)
 sum: float: out = ReduceSum<keepdims = 0>(r)
 sum of rows: float: out = ReduceSum(r, l0)

@@ -21,7 +21,7 @@ from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
 from popc_runtime.format import DType
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "split_parts"]
 
 
 # -- sequences -------------------------------------------------------------------------------------
@@ -82,11 +82,15 @@ def _length(node: Node) -> Tensor:
 
 
 def _split(node: Node) -> SequenceValue:
+    x = node.input(0)
+    return SequenceValue(tuple(split_parts(node, x)), x.type.dtype)
+
+
+def split_parts(node: Node, x: Tensor) -> list[Tensor]:
     """ONNX SplitToSequence-11: in parts of size 1, of one given size, or of given sizes.
 
     Only parts of size 1 that nobody asked for may lose their axis (``keepdims`` = 0).
     """
-    x = node.input(0)
     axis = normal_axis(node.integer("axis", 0), x.type.rank)
     sizes = integers_of(node, 1, "split", "the number of parts")
     whole = x.type.shape[axis]
@@ -96,11 +100,11 @@ def _split(node: Node) -> SequenceValue:
         parts = _chunks(whole, sizes[0])
     else:
         parts = sizes
-    tensors = node.emit_all("Split", [x], {"axis": axis, "split": parts}) if parts else []
+    tensors = list(node.emit_all("Split", [x], {"axis": axis, "split": parts})) if parts else []
     if sizes is None and not node.integer("keepdims", 1):
         shape = x.type.shape[:axis] + x.type.shape[axis + 1 :]
         tensors = [emit_reshape(node, tensor, shape) for tensor in tensors]
-    return SequenceValue(tuple(tensors), x.type.dtype)
+    return tensors
 
 
 def _chunks(whole: int, size: int) -> Shape:

@@ -8,10 +8,11 @@ from typing import Final
 
 from popc.frontend.rules.common import integers_of
 from popc.frontend.rules.moves import emit_slice, with_axis
+from popc.frontend.rules.onnx.sequence import split_parts
 from popc.frontend.rules.sized.node import SizedNode, SizedRule, sized
 from popc.frontend.rules.sized.shapes import gathered_along
 from popc.frontend.rules.sized.spread import spread_together
-from popc.frontend.values import SizedValue, Value
+from popc.frontend.values import SequenceValue, SizedValue, Value
 from popc.ir import AttributeMap, Tensor
 from popc.ops.infer import normal_axis
 from popc_runtime.errors import ModelError
@@ -196,9 +197,25 @@ def _split(node: SizedNode) -> list[Value]:
     return [node.value_of(part.padded, part.counts) for part in parts]
 
 
+def _split_to_sequence(node: SizedNode) -> SequenceValue:
+    """Parts along an axis of known size, which may lose it."""
+    value = node.sized(0)
+    axis = normal_axis(node.integer("axis", 0), len(value.counts))
+    if value.counts[axis] is not None:
+        raise node.refuse("cuts an axis whose size data decides")
+    parts = split_parts(node, value.padded)
+    others = (*value.counts[:axis], *value.counts[axis + 1 :])
+    items = [
+        node.value_of(part, value.counts if part.type.rank == len(value.counts) else others)
+        for part in parts
+    ]
+    return SequenceValue(tuple(items), value.padded.type.dtype)
+
+
 RULES: Final[dict[str, SizedRule]] = {
     "Concat": _concat,
     "ConcatFromSequence": _concat_from_sequence,
     "Slice": _slice,
     "Split": _split,
+    "SplitToSequence": _split_to_sequence,
 }
