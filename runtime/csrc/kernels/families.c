@@ -39,6 +39,7 @@
     _(GROUP_GRADIENTS)     \
     _(GROUP_NORMS)         \
     _(INTEGERS)            \
+    _(JOINS)               \
     _(LINE_CONVOLUTIONS)   \
     _(LOSSES)              \
     _(MATRICES)            \

@@ -179,7 +179,7 @@ INLINE void join_rows(
     const int64_t size) {
     const int64_t run = width * size;
     if (step == size && run < FULL_BESIDE)
-        copy_all_runs(from, apart, to, run, rows, run);
+        copy_runs(from, apart, to, run, rows, run);
     else
         for (int64_t row = 0; row < rows; row++)
             copy_elements(to + row * run, size, from + row * apart, step, width, size);
@@ -190,7 +190,7 @@ INLINE void part_rows(
     const int64_t size) {
     const int64_t run = width * size;
     if (step == size && run < FULL_BESIDE)
-        copy_all_runs(from, run, to, apart, rows, run);
+        copy_runs(from, run, to, apart, rows, run);
     else
         for (int64_t row = 0; row < rows; row++)
             copy_elements(to + row * apart, step, from + row * run, size, width, size);

@@ -4,8 +4,8 @@
 
 #include "../../kernel.h"
 #include "../support/simd.h"
-#include "../support/sizes.h"
 #include "../support/lines.h"
+#include "../support/sizes.h"
 
 typedef struct {
     int64_t size;  // bytes of an element
@@ -186,8 +186,7 @@ static void move_plane(
     const int64_t fr = move->from_strides[row], fc = move->from_strides[column];
     const int64_t tr = move->to_strides[row], tc = move->to_strides[column];
     if (fc == move->size && tc == move->size) {
-        for (int64_t i = 0; i < rows; i++)
-            memmove(to + i * tr, from + i * fr, (size_t)(columns * move->size));
+        copy_runs(from, fr, to, tr, rows, columns * move->size);
         return;
     }
     const bool turns = fr == move->size && tc == move->size;

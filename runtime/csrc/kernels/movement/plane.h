@@ -10,6 +10,13 @@ static void JOIN(part, TYPE)(const char *from, char *to, int64_t to_row, int64_t
     }
 }
 
+// One of every few elements of a line.
+INLINE void JOIN(pick, TYPE)(const char *from, char *to, int64_t count, const int64_t step) {
+    const TYPE *line = (const TYPE *)from;
+    TYPE *picked = (TYPE *)to;
+    INDEPENDENT_FOR (int64_t i = 0; i < count; i++) picked[i] = line[step * i];
+}
+
 static void JOIN(plane, TYPE)(
     const char *from, char *to, int64_t rows, int64_t columns, int64_t from_row,
     int64_t from_column, int64_t to_row, int64_t to_column) {
@@ -18,10 +25,18 @@ static void JOIN(plane, TYPE)(
         JOIN(part, TYPE)(from, to, to_row, columns);
         return;
     }
+    if (rows == 1 && to_column == size) {
+        switch (from_column == from_column / size * size ? from_column / size : 0) {
+            case 2: JOIN(pick, TYPE)(from, to, columns, 2); return;
+            case 3: JOIN(pick, TYPE)(from, to, columns, 3); return;
+            case 4: JOIN(pick, TYPE)(from, to, columns, 4); return;
+        }
+    }
+    const int64_t wide = rows == 1 ? columns : BLOCK;
     for (int64_t top = 0; top < rows; top += BLOCK)
-        for (int64_t left = 0; left < columns; left += BLOCK) {
+        for (int64_t left = 0; left < columns; left += wide) {
             const int64_t bottom = top + BLOCK < rows ? top + BLOCK : rows;
-            const int64_t right = left + BLOCK < columns ? left + BLOCK : columns;
+            const int64_t right = left + wide < columns ? left + wide : columns;
             for (int64_t i = top; i < bottom; i++)
                 for (int64_t j = left; j < right; j++)
                     *(TYPE *)(to + i * to_row + j * to_column) =

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "runs.h"
 #include "simd.h"
 #include "sizes.h"
 #include "squares.h"
@@ -43,33 +44,6 @@ static inline int64_t outers_of_panel(
     return lesser(outer, greater(1, lesser(columns, PANEL_COLUMNS) / inner));
 }
 
-// Runs of `run` bytes, at least `part` and at most twice as many, by two copies that overlap.
-INLINE void copy_runs(
-    const char *from, int64_t apart, char *to, int64_t to_apart, int64_t n, int64_t run,
-    const int64_t part) {
-    const int64_t rest = run - part;
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(to + i * to_apart, from + i * apart, (size_t)part);
-        memcpy(to + i * to_apart + rest, from + i * apart + rest, (size_t)part);
-    }
-}
-
-static inline void copy_all_runs(
-    const char *from, int64_t apart, char *to, int64_t to_apart, int64_t n, int64_t run) {
-    if (run >= 64)
-        copy_runs(from, apart, to, to_apart, n, run, 64);
-    else if (run >= 32)
-        copy_runs(from, apart, to, to_apart, n, run, 32);
-    else if (run >= 16)
-        copy_runs(from, apart, to, to_apart, n, run, 16);
-    else if (run >= 8)
-        copy_runs(from, apart, to, to_apart, n, run, 8);
-    else if (run >= 4)
-        copy_runs(from, apart, to, to_apart, n, run, 4);
-    else
-        copy_runs(from, apart, to, to_apart, n, run, 2);
-}
-
 // Narrow elements by larger squares, where there are so many.
 static inline void bytes_to_columns(
     const char *from, int64_t apart, char *to, int64_t to_apart, int64_t lines, int64_t n) {
@@ -99,7 +73,7 @@ static inline void fill_panel(
         case 8: to_columns_uint64_t(from, apart, panel, row, outers, n); return;
     }
     for (int64_t j = 0; j < outers; j++)
-        copy_all_runs(from + j * apart, run, panel + j * run, row, n, run);
+        copy_runs(from + j * apart, run, panel + j * run, row, n, run);
 }
 
 // The same back to where they belong.
@@ -113,7 +87,7 @@ static inline void empty_panel(
         case 8: to_lines_uint64_t(panel, row, to, apart, outers, n); return;
     }
     for (int64_t j = 0; j < outers; j++)
-        copy_all_runs(panel + j * run, row, to + j * apart, run, n, run);
+        copy_runs(panel + j * run, row, to + j * apart, run, n, run);
 }
 
 #endif

@@ -9,7 +9,7 @@ from popc_runtime.format.dtypes import DType
 from popc_runtime.ground.hints import Final
 from popc_runtime.native.binding import NativeBinding
 from popc_runtime.native.contiguous import copied, packed, tensors
-from popc_runtime.native.moves import copy_operands, moves
+from popc_runtime.native.moves import copy_operands, joined_rows, moves
 from popc_runtime.native.places import are_numbers, is_movable
 from popc_runtime.native.record import MAX_RANK, Encoder, Record
 from popc_runtime.native.views import View, broadcast_to, merged_view
@@ -83,17 +83,21 @@ def _parts(whole: View, axis: int, sizes: list[int]) -> list[View]:
 def _concat(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """Operands of any number {axis}."""
     del numbers
-    axis = binding.integer("axis")
+    axis, out = binding.integer("axis"), binding.output()
     operands = [binding.input(index) for index in range(len(binding.inputs))]
-    parts = _parts(binding.output(), axis, [operand.shape[axis] for operand in operands])
-    return moves(zip(parts, operands, strict=True))
+    sizes = [operand.shape[axis] for operand in operands]
+    if (joined := joined_rows(out, operands, axis, sizes, joins=True)) is not None:
+        return joined
+    return moves(zip(_parts(out, axis, sizes), operands, strict=True))
 
 
 def _split(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
     """X to parts, some of which may not be wanted {axis, split}."""
     del numbers
-    parts = _parts(binding.input(0), binding.integer("axis"), list(binding.integers("split")))
-    pairs = zip(binding.outputs, parts, strict=True)
+    axis, x, sizes = binding.integer("axis"), binding.input(0), list(binding.integers("split"))
+    if (parted := joined_rows(x, binding.outputs, axis, sizes, joins=False)) is not None:
+        return parted
+    pairs = zip(binding.outputs, _parts(x, axis, sizes), strict=True)
     return moves((out, part) for out, part in pairs if out is not None)
 
 
