@@ -84,6 +84,37 @@ def test_constant_powers(library: Library, dtype: DType, power: float) -> None:
         _check(library, "Pow", inputs, types, {}, constant=[1], tolerance=unit)
 
 
+@pytest.mark.parametrize("power", [-(2**31), -3, -2, -1, 0, 1, 2, 3, 4, 7, 30, 31, 33, 2**31 - 1])
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 130])
+@pytest.mark.parametrize("step", [1, 2, -1])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_powers_of_integers_wrap_around(
+    library: Library, dtype: Any, step: int, count: int, power: int
+) -> None:
+    x = np.random.default_rng(count).integers(-(2**31), 2**31, count).astype(dtype)
+    x[: min(count, 5)] = (0, 1, -1, 2, -2)[: min(count, 5)]
+    wide = np.zeros(2 * count, dtype)
+    laid = wide[::step][:count]
+    laid[...] = x
+    for inputs, constant in (
+        ([laid, np.array(power, dtype)], (1,)),
+        ([laid, np.full(count, power, dtype)], ()),
+    ):
+        got = native_results(library, "Pow", inputs, [np.empty_like(x)], {}, constant)
+        assert got is not None
+        bits = 8 * x.itemsize
+        assert [each % 2**bits for each in got[0].tolist()] == [
+            _power(each, power, bits) for each in x.tolist()
+        ]
+
+
+def _power(base: int, exponent: int, bits: int) -> int:
+    """Modulo so many bits; a reciprocal is rounded toward zero, and that of zero is zero."""
+    if exponent >= 0:
+        return pow(base, exponent, 2**bits)
+    return {1: 1, -1: pow(-1, -exponent, 2**bits)}.get(base, 0)
+
+
 @pytest.mark.parametrize("count", [2, 3, 5])
 @pytest.mark.parametrize("dtype", [item for item in DType if item.is_float])
 def test_sums_of_operands(library: Library, dtype: DType, count: int) -> None:

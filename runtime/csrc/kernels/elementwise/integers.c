@@ -36,15 +36,6 @@ static inline int64_t modulo(int64_t a, int64_t b) {
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-// Powers modulo 2^64; a negative exponent gives the reciprocal rounded toward zero.
-static inline int64_t power(int64_t base, int64_t exponent) {
-    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
-    uint64_t result = 1, factor = (uint64_t)base;
-    for (; exponent > 0; exponent >>= 1, factor *= factor)
-        if (exponent & 1) result *= factor;
-    return (int64_t)result;
-}
-
 typedef int64_t i64;
 typedef uint64_t u64;
 #define MAKE_BINARY(T, NAME, COST, E) BINARY_MAP(NAME##_wide_##T, T, T, COST, E)
@@ -65,38 +56,10 @@ MAKE_BINARY(u64, ShiftRight, 1, b < 64 ? a >> (b & 63) : 0)
 MAKE_BINARY(i64, Div, 16, quotient(a, b))
 MAKE_BINARY(i64, Mod, 16, modulo(a, b))
 MAKE_BINARY(i64, FMod, 16, remainder_of(a, b))
-BINARY_LOOP(power_of_each, i64, i64, power(a, b))
-
-// The same power of all: some elements at once, squared for each bit of the exponent.
-INLINE void power_of_all(
-    char *out, const char *in, const int64_t to, const int64_t from, int64_t n, uint64_t exponent) {
-    enum { SOME = 64 };
-    uint64_t factors[SOME], results[SOME];
-    for (int64_t first = 0, count; first < n; first += count) {
-        count = n - first < SOME ? n - first : SOME;
-        for (int64_t i = 0; i < SOME; i++) results[i] = factors[i] = 1;
-        for (int64_t i = 0; i < count; i++)
-            factors[i] = *(const uint64_t *)(in + (first + i) * from);
-        for (uint64_t bits = exponent; bits; bits >>= 1) {
-            if (bits & 1)
-                for (int64_t i = 0; i < SOME; i++) results[i] *= factors[i];
-            for (int64_t i = 0; bits > 1 && i < SOME; i++) factors[i] *= factors[i];
-        }
-        for (int64_t i = 0; i < count; i++) *(uint64_t *)(out + (first + i) * to) = results[i];
-    }
-}
-
-static void Pow_wide_i64(
-    char *out, char *const *in, const int64_t *steps, int64_t n, const double *p) {
-    const int64_t exponent = *(const int64_t *)in[1];
-    if (steps[2] == 0 && exponent >= 0 && steps[0] == 8 && steps[1] == 8)
-        power_of_all(out, in[0], 8, 8, n, (uint64_t)exponent);
-    else if (steps[2] == 0 && exponent >= 0)
-        power_of_all(out, in[0], steps[0], steps[1], n, (uint64_t)exponent);
-    else
-        power_of_each(out, in, steps, n, p);
-}
-
+#define TYPE i64
+#define WRAPPED u64
+#define POWERS Pow_wide_i64
+#include "powers.h"
 PREPARE(Pow_wide_i64, 2, 30, I64, I64)
 MAKE_BINARY(u64, Div, 16, b ? a / b : 0)
 MAKE_BINARY(u64, Mod, 16, b ? a % b : 0)

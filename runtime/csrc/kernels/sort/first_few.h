@@ -62,29 +62,56 @@ static inline void put_among(Entry *first, int64_t kept, int64_t wanted, Entry e
     for (int64_t j = 0; j < COUNT; j++) {                       \
         const TYPE v = ((const TYPE *)line->x)[(i + j) * step]; \
         keys[j] = (KEY_TYPE)(KEY) ^ (KEY_TYPE)line->turned;     \
-        found |= keys[j] < bound;                               \
+        found |= keys[j] <= most;                               \
     }
-#define FIND_FEW(TYPE, KEY_TYPE, KEY)                                                         \
-    {                                                                                         \
-        KEY_TYPE keys[AT_A_TIME], bound = 0;                                                  \
-        for (int64_t i = 0, count; i < line->length; i += count) {                            \
-            count = line->length - i < AT_A_TIME ? line->length - i : AT_A_TIME;              \
-            KEY_TYPE found = i < line->wanted;                                                \
-            if (count == AT_A_TIME)                                                           \
-                KEYS_OF(TYPE, KEY_TYPE, KEY, AT_A_TIME)                                       \
-            else                                                                              \
-                KEYS_OF(TYPE, KEY_TYPE, KEY, count)                                           \
-            for (int64_t j = 0; found && j < count; j++) {                                    \
-                if (i + j >= line->wanted && keys[j] >= bound) continue;                      \
-                put_among(first, i + j, line->wanted, (Entry){keys[j], i + j});               \
-                if (i + j + 1 >= line->wanted) bound = (KEY_TYPE)first[line->wanted - 1].key; \
-            }                                                                                 \
-        }                                                                                     \
-        break;                                                                                \
+#define LEAST_OF(TYPE, KEY_TYPE, KEY)                                      \
+    for (int64_t i = 0; i < sampled; i += COLUMNS_OF_FEW)                  \
+        for (int64_t j = 0; j < COLUMNS_OF_FEW; j++) {                     \
+            const TYPE v = ((const TYPE *)line->x)[(i + j) * step];        \
+            const KEY_TYPE key = (KEY_TYPE)(KEY) ^ (KEY_TYPE)line->turned; \
+            least[j] = i == 0 || key < least[j] ? key : least[j];          \
+        }
+// Of columns of what a longer line begins with, each has a least key: the line has as many as are wanted
+// up to the last of the first few of these.  Their ranks are found without branches, which nothing could
+// predict.
+#define FIND_FEW(TYPE, KEY_TYPE, KEY)                                                          \
+    {                                                                                          \
+        const KEY_TYPE top = sizeof(KEY_TYPE) == 8 ? (KEY_TYPE)INT64_MAX : INT32_MAX;          \
+        KEY_TYPE keys[AT_A_TIME], least[COLUMNS_OF_FEW], most = top;                           \
+        if (sampled) {                                                                         \
+            LEAST_OF(TYPE, KEY_TYPE, KEY)                                                      \
+            KEY_TYPE ranks[COLUMNS_OF_FEW] = {0};                                              \
+            for (int64_t i = 0; i < COLUMNS_OF_FEW; i++)                                       \
+                for (int64_t j = 0; j < COLUMNS_OF_FEW; j++) ranks[j] += least[i] <= least[j]; \
+            for (int64_t j = 0; j < COLUMNS_OF_FEW; j++)                                       \
+                most = ranks[j] >= line->wanted && least[j] < most ? least[j] : most;          \
+        }                                                                                      \
+        int64_t kept = 0;                                                                      \
+        for (int64_t i = 0, count; i < line->length; i += count) {                             \
+            count = line->length - i < AT_A_TIME ? line->length - i : AT_A_TIME;               \
+            KEY_TYPE found = 0;                                                                \
+            if (count == AT_A_TIME)                                                            \
+                KEYS_OF(TYPE, KEY_TYPE, KEY, AT_A_TIME)                                        \
+            else                                                                               \
+                KEYS_OF(TYPE, KEY_TYPE, KEY, count)                                            \
+            for (int64_t j = 0; found && j < count; j++) {                                     \
+                if (keys[j] > most) continue;                                                  \
+                put_among(first, kept++, line->wanted, (Entry){keys[j], i + j});               \
+                if (kept < line->wanted) continue;                                             \
+                const KEY_TYPE last = (KEY_TYPE)first[line->wanted - 1].key;                   \
+                if (last == (KEY_TYPE)~top) return;                                            \
+                most = last - 1;                                                               \
+            }                                                                                  \
+        }                                                                                      \
+        break;                                                                                 \
     }
 
 INLINE void find_few_at(const Line *line, Entry *first, const int64_t step) {
-    enum { AT_A_TIME = 32 };
+    enum { AT_A_TIME = 32, COLUMNS_OF_FEW = 32, SAMPLED = 1 << 10 };
+    const int64_t many = line->wanted < 4 ? 16 : line->wanted < 8 ? 3 : 2;
+    const bool samples = step == 1 && line->wanted > 1 && line->length >= many * COLUMNS_OF_FEW;
+    const int64_t whole = line->length / COLUMNS_OF_FEW * COLUMNS_OF_FEW;
+    const int64_t sampled = !samples ? 0 : whole < SAMPLED ? whole : SAMPLED;
     switch (line->dtype) {
         NARROW_KEYS(FIND_FEW)
         WIDE_KEYS(FIND_FEW)

@@ -113,8 +113,10 @@ def _power(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
         return None if kernel is None else map_record(kernel, out, [base], (), types[:2])
     if not dtype.is_float and not other.is_float:
         # Of uint64 there are exponents and bases that int64 does not hold.
-        fits = DType.UINT64 not in types
-        return map_record("Pow_wide_i64", out, [base, exponent], (), types) if fits else None
+        if DType.UINT64 in types:
+            return None
+        kernel = "Pow_i32" if set(types) == {DType.INT32} else "Pow_wide_i64"
+        return map_record(kernel, out, [base, exponent], (), types)
     work = DType.FLOAT32 if dtype in FLOATS_OF_32 else DType.FLOAT64
     pairs = zip((base, exponent), types[1:], strict=True)
     operands = [_as_float(binding, operand, of, work) for operand, of in pairs]
