@@ -19,10 +19,10 @@ INLINE Floats once(Floats values) {
 }
 
 INLINE void end_block(
-    const Block *block, const Channel *channel, const int V, const bool whole,
-    Floats totals[BLOCK_LINES][STRIP_VECTORS]) {
+    const Block *block, const Channel *channel, const int V, const bool whole, const int R,
+    Floats totals[TALL_LINES][STRIP_VECTORS]) {
     const Floats low = all_of(channel->limits.low), high = all_of(channel->limits.high);
-    UNROLLED_FOR (int r = 0; r < BLOCK_LINES; r++) {
+    UNROLLED_FOR (int r = 0; r < R; r++) {
         if (r == block->rows) return;
         const int64_t place = block->place + r * block->y_row;
         UNROLLED_FOR (int v = 0; v < V; v++) {
@@ -40,57 +40,117 @@ INLINE void end_block(
     }
 }
 
-INLINE void make_block(const Block *block, const Channel *channel, const Form form) {
+// Sums of a strip of one vector are two each, of the even and of the odd taps of a line: a sum waits for
+// the one before.
+INLINE void make_block(const Block *block, const Channel *channel, const int R, const Form form) {
     const int K = form.taps, S = form.stride, V = form.vectors;
     const float *weights = channel->weights;
     const bool few = K == 3 && LANES == 16;  // they stay in registers
     Floats held[9];
     UNROLLED_FOR (int i = 0; i < 9 && few; i++) held[i] = once(all_of(weights[i]));
-    Floats totals[BLOCK_LINES][STRIP_VECTORS];
-    UNROLLED_FOR (int r = 0; r < BLOCK_LINES; r++)
-        UNROLLED_FOR (int v = 0; v < V; v++) totals[r][v] = all_of(channel->bias);
-    UNROLLED_FOR (int i = 0; i < (BLOCK_LINES - 1) * S + K; i++) {
+    Floats totals[TALL_LINES][STRIP_VECTORS];
+    UNROLLED_FOR (int r = 0; r < R; r++)
+        UNROLLED_FOR (int v = 0; v < STRIP_VECTORS; v++)
+            totals[r][v] = all_of(v < V ? channel->bias : 0);
+    UNROLLED_FOR (int i = 0; i < (R - 1) * S + K; i++) {
         if (!block->lines[i]) continue;
         const float *line = block->lines[i] + block->column;
         const Cells cells = read_cells(block, form, line);
         UNROLLED_FOR (int k = 0; k < K; k++) {
             Floats parts[STRIP_VECTORS];
             UNROLLED_FOR (int v = 0; v < V; v++) parts[v] = tap_of(block, form, line, &cells, k, v);
-            UNROLLED_FOR (int r = 0; r < BLOCK_LINES; r++) {
+            UNROLLED_FOR (int r = 0; r < R; r++) {
                 const int tap = i - r * S;  // of the window that has the line
                 if (tap < 0 || tap >= K) continue;
                 const int at = tap * K + k;
                 const Floats weight = few ? held[at] : all_of(weights[at]);
-                UNROLLED_FOR (int v = 0; v < V; v++) totals[r][v] += weight * parts[v];
+                UNROLLED_FOR (int v = 0; v < V; v++)
+                    totals[r][V > 1 ? v : k % 2] += weight * parts[v];
             }
         }
     }
-    end_block(block, channel, V, form.how == WHOLE, totals);
+    UNROLLED_FOR (int r = 0; r < R && V == 1; r++) totals[r][0] += totals[r][1];
+    end_block(block, channel, V, form.how == WHOLE, R, totals);
 }
 
-#define PART(NAME, ...)                                                                      \
+#if defined(__AVX512F__)
+// Of a strip that fills half a vector at most: products of half vectors take half as long.
+INLINE void make_half_block(const Block *block, const Channel *channel, const int R, const int K) {
+    const float *weights = channel->weights;
+    __m256 totals[TALL_LINES][2];
+    UNROLLED_FOR (int r = 0; r < R; r++) {
+        totals[r][0] = _mm256_set1_ps(channel->bias);
+        totals[r][1] = _mm256_setzero_ps();
+    }
+    UNROLLED_FOR (int i = 0; i < R - 1 + K; i++) {
+        if (!block->lines[i]) continue;
+        const float *line = block->lines[i] + block->column;
+        const __m512 cells = (__m512)load_lanes(line, block->strip->lanes[0], all_of(0));
+        const __m256i low = _mm256_castps_si256(_mm512_castps512_ps256(cells));
+        const __m256i high = _mm256_castps_si256(_mm512_extractf32x8_ps(cells, 1));
+        UNROLLED_FOR (int k = 0; k < K; k++) {
+            const __m256 part = half_shifted(low, high, k);
+            UNROLLED_FOR (int r = 0; r < R; r++)
+                if (i - r >= 0 && i - r < K)
+                    totals[r][k % 2] = _mm256_fmadd_ps(
+                        _mm256_set1_ps(weights[(i - r) * K + k]), part, totals[r][k % 2]);
+        }
+    }
+    Floats whole[TALL_LINES][STRIP_VECTORS];
+    UNROLLED_FOR (int r = 0; r < R; r++)
+        whole[r][0] = (Floats)_mm512_zextps256_ps512(totals[r][0] + totals[r][1]);
+    end_block(block, channel, 1, false, R, whole);
+}
+#endif
+
+#define PART(NAME, R, ...)                                                                   \
     static __attribute__((noinline)) void NAME(const Block *block, const Channel *channel) { \
-        make_block(block, channel, (Form){__VA_ARGS__, 0});                                  \
+        make_block(block, channel, R, (Form){__VA_ARGS__, 0});                               \
     }
-#define BLOCKS(K, S)                                                 \
-    PART(whole_##K##_##S, K, S, 2, WHOLE)                            \
-    PART(narrow_##K##_##S, K, S, 1, CUT)                             \
-    PART(cut_##K##_##S, K, S, 2, CUT)                                \
-    static void block_##K##_##S(const Block *block, void *context) { \
-        const Strip *strip = block->strip;                           \
-        if (strip->whole)                                            \
-            whole_##K##_##S(block, context);                         \
-        else if (strip->vectors > 1)                                 \
-            cut_##K##_##S(block, context);                           \
-        else                                                         \
-            narrow_##K##_##S(block, context);                        \
+#define FORMS_OF(NAME, R, K, S)                                   \
+    PART(whole_##NAME, R, K, S, 2, WHOLE)                         \
+    PART(narrow_##NAME, R, K, S, 1, CUT)                          \
+    PART(cut_##NAME, R, K, S, 2, CUT)                             \
+    static void block_##NAME(const Block *block, void *context) { \
+        const Strip *strip = block->strip;                        \
+        if (strip->whole)                                         \
+            whole_##NAME(block, context);                         \
+        else if (strip->vectors > 1)                              \
+            cut_##NAME(block, context);                           \
+        else if (S == 1 && 2 * strip->count <= LANES)             \
+            HALF(NAME)(block, context);                           \
+        else                                                      \
+            narrow_##NAME(block, context);                        \
     }
+#define BLOCKS(K, S) FORMS_OF(K##_##S, BLOCK_LINES, K, S)
 #define DILATED_BLOCKS(K)                                                               \
-    PART(dilated_narrow_##K, K, 1, 1, DILATED)                                          \
-    PART(dilated_##K, K, 1, 2, DILATED)                                                 \
+    PART(dilated_narrow_##K, BLOCK_LINES, K, 1, 1, DILATED)                             \
+    PART(dilated_##K, BLOCK_LINES, K, 1, 2, DILATED)                                    \
     static void dilated_block_##K(const Block *block, void *context) {                  \
         (block->strip->vectors > 1 ? dilated_##K : dilated_narrow_##K)(block, context); \
     }
+#if defined(__AVX512F__)
+#define HALF(NAME) half_##NAME
+#define HALF_BLOCK(NAME, R, K)                         \
+    static __attribute__((noinline)) void half_##NAME( \
+        const Block *block, const Channel *channel) {  \
+        make_half_block(block, channel, R, K);         \
+    }
+HALF_BLOCK(3_1, BLOCK_LINES, 3)
+HALF_BLOCK(5_1, BLOCK_LINES, 5)
+HALF_BLOCK(7_1, BLOCK_LINES, 7)
+HALF_BLOCK(tall_5, TALL_LINES, 5)
+HALF_BLOCK(tall_7, TALL_LINES, 7)
+#define half_3_2 narrow_3_2
+#define half_5_2 narrow_5_2
+#define half_7_2 narrow_7_2
+FORMS_OF(tall_5, TALL_LINES, 5, 1)
+FORMS_OF(tall_7, TALL_LINES, 7, 1)
+static const BlockFn TALL[] = {NULL, block_tall_5, block_tall_7};
+#else
+#define HALF(NAME) narrow_##NAME
+static const BlockFn TALL[] = {NULL, NULL, NULL};
+#endif
 
 BLOCKS(3, 1)
 BLOCKS(3, 2)
@@ -123,7 +183,9 @@ void ISA(convolve_band)(
         conv->y + channel * conv->pixels};
     if (epilogue->residual) work.residual = epilogue->residual + channel * conv->pixels;
     const int64_t kind = conv->dilation[2] > 1 ? 0 : conv->stride[2];
-    ISA(for_blocks)(strips, x, first, end, MAKE[conv->taps[2] / 2 - 1][kind], &work);
+    const int64_t taps = conv->taps[2] / 2 - 1;
+    const Makers makers = {MAKE[taps][kind], kind == 1 ? TALL[taps] : NULL};
+    ISA(for_blocks)(strips, x, first, end, makers, &work);
     if (!work.limits.activation) return;
     activate(epilogue, work.y + first * conv->result[2], (end - first) * conv->result[2]);
 }

@@ -30,13 +30,23 @@ static int64_t padded_width(const Conv *conv) {
     return (conv->result[2] - 1) * conv->stride[2] + (conv->taps[2] - 1) * conv->dilation[2] + 1;
 }
 
+// Whether lines are better read where they lie, if there is code for it: where they fill vectors.  Of
+// more than three taps, which are shifted out of vectors, long lines that are neither dilated nor left
+// out are, and all of channels that leave many lanes empty.
+static bool are_lines_long(const Conv *conv) {
+    const int64_t taps = conv->taps[2], width = conv->result[2];
+    const int64_t empty = padded(conv->groups, LANES) - conv->groups;
+    if (taps == 3 || 8 * empty > conv->groups) return width >= LANES;
+    if (conv->stride[2] > 1 || conv->dilation[2] > 1) return false;
+    return width >= (taps == 5 ? 40 : 48);
+}
+
 bool ISA(turning_wins)(const Conv *conv) {
     const bool flat = conv->taps[0] == 1 && conv->size[0] == 1 && conv->result[0] == 1;
     const bool lies = conv->x_axis[2] == 1 && conv->before[2] >= 0 && conv->before[1] >= 0;
     if (!flat || !lies || conv->groups < LANES || !ISA(has_depthwise_rows)(conv)) return false;
-    // Reading lines where they lie takes less, if there is code for it and they fill a vector.
-    const bool fills = conv->result[2] >= LANES;
-    return padded_width(conv) <= WIDEST && !(fills && ISA(has_depthwise_planes)(conv));
+    return padded_width(conv) <= WIDEST &&
+           !(ISA(has_depthwise_planes)(conv) && are_lines_long(conv));
 }
 
 static void pack_block(const Conv *conv, int64_t block, float *to) {

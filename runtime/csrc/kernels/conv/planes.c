@@ -12,12 +12,13 @@ bool ISA(has_planes)(const Conv *conv) {
            conv->result[2] <= MOST_STRIPS * (int64_t)LANES;
 }
 
-static void plan_strip(const Conv *conv, Strip *strip, int64_t first) {
+// From a column on, of so many vectors.
+static void plan_strip(const Conv *conv, Strip *strip, int64_t first, int vectors) {
     const int64_t width = conv->result[2], taps = conv->taps[2], stride = conv->stride[2];
     const int64_t size = conv->size[2], left = first * stride - conv->before[2];
     strip->first = first;
-    strip->vectors = width - first > LANES ? STRIP_VECTORS : 1;
-    strip->count = lesser(width - first, strip->vectors * LANES);
+    strip->vectors = vectors;
+    strip->count = lesser(width - first, vectors * LANES);
     const int64_t loads = strip->vectors * stride;  // of a tap
     const bool dilated = conv->dilation[2] > 1;
     const int64_t end = left + loads * LANES + (LANES > 8 ? 0 : taps - 1);
@@ -31,25 +32,38 @@ static void plan_strip(const Conv *conv, Strip *strip, int64_t first) {
         }
 }
 
+// Of a strip that begins where so many columns are left: a last half vector is one of its own.
+static int vectors_of(int64_t left, bool many) {
+    const bool half = many && HALF_STRIPS && left > LANES && 2 * left <= 3 * LANES;
+    return left > LANES && !half ? STRIP_VECTORS : 1;
+}
+
 bool ISA(plan_strips)(Strips *strips, const Conv *conv) {
+    const int64_t width = conv->result[2], most = ceil_div(width, STRIP_VECTORS * LANES) + 1;
     strips->conv = conv;
-    strips->count = ceil_div(conv->result[2], STRIP_VECTORS * LANES);
 #if VECTOR_BYTES == 16
-    strips->strips = calloc((size_t)strips->count, sizeof(Strip));
+    strips->strips = calloc((size_t)most, sizeof(Strip));
 #else
-    const int64_t bytes = padded(strips->count * (int64_t)sizeof(Strip), VECTOR_BYTES);
+    const int64_t bytes = padded(most * (int64_t)sizeof(Strip), VECTOR_BYTES);
     strips->strips = aligned_alloc(VECTOR_BYTES, (size_t)bytes);
 #endif
     if (!strips->strips) return false;
-    for (int64_t i = 0; i < strips->count; i++)
-        plan_strip(conv, &strips->strips[i], i * STRIP_VECTORS * LANES);
+    strips->count = 0;
+    for (int64_t first = 0; first < width;) {
+        Strip *strip = &strips->strips[strips->count++];
+        plan_strip(
+            conv, strip, first,
+            vectors_of(width - first, conv->taps[2] > 3 && conv->stride[2] == 1));
+        first += strip->count;
+    }
     return true;
 }
 
-// Lines of the input that a block reads, from the first of its rows on.
-static void find_lines(const Conv *conv, const float *channel, int64_t row, Block *block) {
+// Lines of the input that a block of so many lines reads, from the first of its rows on.
+static void find_lines(
+    const Conv *conv, const float *channel, int64_t row, int64_t lines, Block *block) {
     const int64_t stride = conv->stride[1], dilation = conv->dilation[1];
-    const int64_t count = (BLOCK_LINES - 1) * stride + conv->taps[1];
+    const int64_t count = (lines - 1) * stride + conv->taps[1];
     for (int64_t i = 0; i < count; i++) {
         const int64_t line = row * stride - conv->before[1] + i * dilation;
         const bool there = line >= 0 && line < conv->size[1];
@@ -57,24 +71,52 @@ static void find_lines(const Conv *conv, const float *channel, int64_t row, Bloc
     }
 }
 
+// How many of the blocks of `rows` are tall.  All lines of a block are made, though some be cut off; one
+// of a tall block takes nine tenths of the time.
+static int64_t tall_blocks(int64_t rows) {
+    enum { USUAL = 10 * BLOCK_LINES, TALL = 9 * TALL_LINES };
+    int64_t best = 0, least = ceil_div(rows, BLOCK_LINES) * USUAL;
+    for (int64_t most = ceil_div(rows, TALL_LINES), tall = greater(1, most - BLOCK_LINES);
+         tall <= most; tall++) {
+        const int64_t rest = greater(0, rows - tall * TALL_LINES);
+        const int64_t takes = tall * TALL + ceil_div(rest, BLOCK_LINES) * USUAL;
+        if (takes >= least) continue;
+        best = tall;
+        least = takes;
+    }
+    return best;
+}
+
+// A strip after the other.
+static void make_strips(
+    const Strips *strips, Block *block, int64_t row, BlockFn make, void *context) {
+    const Conv *conv = strips->conv;
+    for (int64_t i = 0; i < strips->count; i++) {
+        const Strip *strip = &strips->strips[i];
+        block->strip = strip;
+        block->column = strip->first * conv->stride[2] - conv->before[2];
+        block->place = row * conv->result[2] + strip->first;
+        make(block, context);
+    }
+}
+
 void ISA(for_blocks)(
-    const Strips *strips, const float *channel, int64_t first, int64_t end, BlockFn make,
+    const Strips *strips, const float *channel, int64_t first, int64_t end, Makers makers,
     void *context) {
     const Conv *conv = strips->conv;
-    const int64_t apart = conv->dilation[1], stride = conv->stride[2];
+    const int64_t apart = conv->dilation[1];
     Block block = {.dilation = conv->dilation[2], .y_row = apart * conv->result[2]};
     int64_t done = 0;
-    for (int64_t start = first; start < lesser(first + apart, end); start++)
-        for (int64_t row = start; row < end; row += BLOCK_LINES * apart) {
-            find_lines(conv, channel, row, &block);
-            block.rows = (int)lesser(BLOCK_LINES, ceil_div(end - row, apart));
-            for (int64_t i = 0; i < strips->count; i++) {
-                const Strip *strip = &strips->strips[i];
-                block.strip = strip;
-                block.column = strip->first * stride - conv->before[2];
-                block.place = row * conv->result[2] + strip->first;
-                make(&block, context);
-                if (is_stopped_after(conv->window * BLOCK_LINES * STRIP_VECTORS, &done)) return;
-            }
+    for (int64_t start = first; start < lesser(first + apart, end); start++) {
+        int64_t left = ceil_div(end - start, apart);
+        int64_t tall = makers.tall ? tall_blocks(left) : 0;
+        for (int64_t row = start, lines; row < end; row += lines * apart, left -= lines, tall--) {
+            lines = tall > 0 ? TALL_LINES : BLOCK_LINES;
+            find_lines(conv, channel, row, lines, &block);
+            block.rows = (int)lesser(lines, left);
+            make_strips(strips, &block, row, tall > 0 ? makers.tall : makers.usual, context);
+            if (is_stopped_after(conv->window * lines * STRIP_VECTORS * strips->count, &done))
+                return;
         }
+    }
 }

@@ -10,7 +10,10 @@
 
 enum {
     BLOCK_LINES = 4,  // of results
+    TALL_LINES =
+        7,  // of taller blocks, where there are registers for them and windows have many taps
     STRIP_VECTORS = 2,
+    HALF_STRIPS = LANES == 16,  // whether strips of half a vector take less time
     MOST_TAPS = 7,  // of a window, along a line and across
     MOST_STRIDE = 2,
     MOST_LINES = (BLOCK_LINES - 1) * MOST_STRIDE + MOST_TAPS,  // of the input under a block
@@ -51,9 +54,12 @@ bool ISA(has_planes)(const Conv *conv);
 // False if memory is exhausted.  The strips are the caller's to free.
 bool ISA(plan_strips)(Strips *strips, const Conv *conv);
 
+// Makes blocks, and taller ones unless that is NULL.
+typedef struct { BlockFn usual, tall; } Makers;
+
 // Blocks of the rows first .. end - 1 of a channel of the result.
 void ISA(for_blocks)(
-    const Strips *strips, const float *channel, int64_t first, int64_t end, BlockFn make,
+    const Strips *strips, const float *channel, int64_t first, int64_t end, Makers makers,
     void *context);
 
 // Lines of results that a chunk of work has, if a channel has more than enough for one.
@@ -97,6 +103,22 @@ INLINE Floats shifted(Floats a, Floats b, const int by) {
         SHIFTED(5)
         SHIFTED(6)
         default: return a;
+    }
+#undef SHIFTED
+}
+
+// The same of halves of a vector.
+INLINE __m256 half_shifted(__m256i low, __m256i high, const int by) {
+#define SHIFTED(BY) \
+    case BY: return _mm256_castsi256_ps(_mm256_alignr_epi32(high, low, BY));
+    switch (by) {
+        SHIFTED(1)
+        SHIFTED(2)
+        SHIFTED(3)
+        SHIFTED(4)
+        SHIFTED(5)
+        SHIFTED(6)
+        default: return _mm256_castsi256_ps(low);
     }
 #undef SHIFTED
 }

@@ -117,5 +117,6 @@ void ISA(pool_band)(
                      channel % conv->groups * conv->x_channel;
     Target target = {factors, conv->y + channel * conv->pixels};
     const BlockFn(*make)[2] = taps == 2 ? OF_2 : taps == 3 ? OF_3 : OF_5;
-    ISA(for_blocks)(strips, x, first, end, make[maximum][conv->stride[2] - 1], &target);
+    const Makers makers = {make[maximum][conv->stride[2] - 1], NULL};
+    ISA(for_blocks)(strips, x, first, end, makers, &target);
 }
