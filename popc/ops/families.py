@@ -77,7 +77,10 @@ _LISTED: Final[dict[str, str]] = {
     ),
     "regions": "MaxRoiPool MaxRoiPoolGrad RoiAlign RoiAlignGrad",
     "resize": "Resize ResizeGrad",
-    "rnn": "DynamicQuantizeLSTM GRU GRUGrad LSTM LSTMGrad RNN RNNGrad",
+    "rnn": (
+        "DynamicQuantizeLSTM GRU GRUGrad LSTM LSTMGrad LinearAttention LinearAttentionGrad RNN "
+        "RNNGrad"
+    ),
     "scatter": "ScatterElements ScatterND TensorScatter",
     "scatter_reduce": "ScatterReduce",
     "signal": "DFT MelWeightMatrix STFT",

@@ -20,6 +20,11 @@ bytes: X by the range of each sequence, over its steps, and the states by that o
 The gradient ops take the layer's eight operands (of which bias and initial states are not read),
 states, gates, and the gradients of Y, Y_h and Y_c.  Attribute ``wanted`` lists the numbers of the
 layer's operands whose gradients they give.
+
+LinearAttention has a state [B, N, K, V], q [T, B, N, queries, K], k [T, B, N, 1, K],
+v [T, B, N, 1, V], optional decay [T, B, N, 1 or K, 1] and beta [T, B, N, 1, 1]; results: answers
+[T, B, N, queries, V] and the last state.  Its gradient takes these six, and the gradients of both
+results.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from typing import Final
 
 from popc.ir import Shape, TensorType
 from popc.ir.attributes import integer, integers, text
-from popc.ops.infer import FLOATS, check_rank, one_dtype, operand
+from popc.ops.infer import FLOATS, check_rank, one_dtype, operand, optional_operand
 from popc.ops.spec import InferRule, OperandTypes, OpSpec
 from popc_runtime.errors import ModelError
 from popc_runtime.format import Attributes, DType
@@ -129,8 +134,46 @@ def _gradient(kind: str) -> InferRule:
     return infer
 
 
+def _linear_attention(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """The answers, and the state after all tokens."""
+    del attributes
+    state, q = _linear_operands(inputs)
+    return q.with_shape((*q.shape[:-1], state.shape[-1])), state
+
+
+def _linear_attention_grad(inputs: OperandTypes, attributes: Attributes) -> tuple[TensorType, ...]:
+    """The types of operands that are ``wanted``; the last two are gradients of the results."""
+    _linear_operands(inputs)
+    return tuple(operand(inputs, index) for index in integers(attributes, "wanted"))
+
+
+def _linear_operands(inputs: OperandTypes) -> tuple[TensorType, TensorType]:
+    """State and queries; what fits together is said in popc_runtime.kernels.rnn_linear."""
+    state, q, k, v = (operand(inputs, index) for index in range(4))
+    maybe = [optional_operand(inputs, index) for index in (4, 5)]
+    rest = [type_ for type_ in maybe if type_ is not None]
+    one_dtype([state, q, k, v, *rest], FLOATS)
+    check_rank(state, 4, "the state")
+    for type_ in (q, k, v, *rest):
+        check_rank(type_, 5, "tokens")
+    batch, heads, keys, values = state.shape
+    outer = (q.shape[0], batch, heads)
+    shapes = [(*outer, q.shape[3], keys), (*outer, 1, keys), (*outer, 1, values)]
+    each = [(*outer, 1, 1), (*outer, keys, 1)]
+    allowed = [each, each[:1]]  # of decay and beta
+    fits = all(
+        type_ is None or type_.shape in shapes_of
+        for type_, shapes_of in zip(maybe, allowed, strict=True)
+    )
+    if [q.shape, k.shape, v.shape] != shapes or not fits:
+        raise ModelError(f"{q}, {k} and {v} do not fit a state of {state}")
+    return state, q
+
+
 OPS: Final[dict[str, OpSpec]] = {
     "DynamicQuantizeLSTM": OpSpec(_quantized_lstm),
+    "LinearAttention": OpSpec(_linear_attention),
+    "LinearAttentionGrad": OpSpec(_linear_attention_grad),
     **{kind: OpSpec(_recurrent(kind)) for kind in _GATES},
     **{f"{kind}Grad": OpSpec(_gradient(kind)) for kind in _GATES},
 }

@@ -215,6 +215,23 @@ def _graphcore_torch(op_type: str) -> Any:
     return function
 
 
+def _linear(name: str, *, decays: int, beta: bool, weighted: tuple[int, ...] = (0, 1)) -> Case:
+    """Linear attention of 3 tokens, 2 samples and heads, 2 queries of a head, keys of 3 numbers."""
+    rng = np.random.default_rng(5)
+    outer = 3, 2, 2
+    operands: list[Array | None] = [
+        rng.uniform(-1, 1, shape)
+        for shape in ((2, 2, 3, 4), (*outer, 2, 3), (*outer, 1, 3), (*outer, 1, 4))
+    ]
+    operands += [
+        rng.uniform(0.2, 0.9, (*outer, decays, 1)) if decays else None,
+        rng.uniform(0.2, 0.9, (*outer, 1, 1)) if beta else None,
+    ]
+    while operands[-1] is None:
+        operands.pop()
+    return Case("LinearAttention", operands, name=name, ir=True, outputs=2, weighted=weighted)
+
+
 CASES: Final[list[Case]] = [
     *(
         case
@@ -271,6 +288,11 @@ CASES: Final[list[Case]] = [
         has_torch=False,
     ),
     *(case for name in _ACTIVATIONS for case in _with_activation(name)),
+    _linear("plain", decays=0, beta=False),
+    _linear("gated", decays=1, beta=False, weighted=(0,)),
+    _linear("delta", decays=0, beta=True),
+    _linear("gated_delta", decays=1, beta=True),
+    _linear("by_key", decays=3, beta=True, weighted=(1,)),
     _graphcore("LSTM", "plain"),
     _graphcore("LSTM", "two_biases", biases=2),
     _graphcore("LSTM", "last", output_full_sequence=0),

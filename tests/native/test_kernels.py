@@ -324,6 +324,7 @@ def test_every_native_opcode_is_tested_here() -> None:
         *("ReduceSumSquare", "LSTM", "GRU", "Attention", "Sum", "Conv"),
         *("CheckSize", "PlacesWithin", "NonMaxSuppression", "NonZero", "Unique"),  # test_sizes
         "DynamicQuantizeLSTM",  # test_rnn_bytes
+        "LinearAttention",  # test_rnn_linear
     }
     assert (
         native_opcodes()

@@ -49,8 +49,24 @@ def _check_functions(b: Backward) -> None:
         raise ModelError("softmax of clipped arguments cannot be differentiated here")
 
 
+def _linear_attention(b: Backward) -> Sequence[Tensor | None]:
+    """One op, which goes through the tokens forward and back."""
+    count = 6
+    wanted = [index for index in range(len(b.op.inputs)) if b.wants(index)]
+    operands = [b.optional(index) for index in range(count)]
+    grads = [b.optional_grad(index) for index in range(2)]
+    filled = [
+        b.filled(0.0, b.op.outputs[index].type) if grad is None else grad
+        for index, grad in enumerate(grads)
+    ]
+    found = b.emit_all("LinearAttentionGrad", [*operands, *filled], {"wanted": tuple(wanted)})
+    by_index = dict(zip(wanted, found, strict=True))
+    return [by_index.get(index) for index in range(len(b.op.inputs))]
+
+
 GRADIENTS: Final[dict[str, GradientRule]] = {
     "GRU": _recurrent,
     "LSTM": _recurrent,
+    "LinearAttention": _linear_attention,
     "RNN": _recurrent,
 }

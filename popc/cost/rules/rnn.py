@@ -105,11 +105,31 @@ def _quantized_lstm(work: Work) -> None:
     _layer("LSTM", backward=False)(work)
 
 
+def _linear_attention(passes: int) -> CostRule:
+    def rule(work: Work) -> None:
+        """Each token fades the state, which is multiplied by its key, learns it and answers.
+
+        Products of elements take the time of sums.
+        """
+        state, q = work.input(0), work.input(1)
+        batch, heads, keys, values = state.shape
+        start = len(work.phases)
+        work.binary("add", "add", "add", size=state.size, dtype=state.dtype)
+        work.matmul(batch * heads, 1, keys, values, state.dtype)
+        work.binary("add", "add", size=batch * heads * values, dtype=state.dtype)
+        work.matmul(batch * heads, q.shape[3], keys, values, state.dtype)
+        work.repeat(start, passes * q.shape[0])
+
+    return rule
+
+
 RULES: Final[dict[str, CostRule]] = {
     "DynamicQuantizeLSTM": _quantized_lstm,
     "GRU": _layer("GRU", backward=False),
     "GRUGrad": _layer("GRU", backward=True),
     "LSTM": _layer("LSTM", backward=False),
+    "LinearAttention": _linear_attention(1),
+    "LinearAttentionGrad": _linear_attention(3),
     "LSTMGrad": _layer("LSTM", backward=True),
     "RNN": _layer("RNN", backward=False),
     "RNNGrad": _layer("RNN", backward=True),

@@ -39,6 +39,7 @@ _PLANNED: Final = frozenset(
         *("Conv", "ConvGradData", "ConvGradWeights", "ConvInteger", "ConvTranspose"),
         *("DeformConv", "DeformConvGrad", "QLinearConv"),
         *("DynamicQuantizeLSTM", "GRU", "GRUGrad", "LSTM", "LSTMGrad", "RNN", "RNNGrad"),
+        *("LinearAttention", "LinearAttentionGrad"),
         *("Gemm", "MatMul", "MatMulInteger", "MatMulNBits", "QLinearMatMul"),
         *("GroupNormalization", "GroupNormalizationGrad"),
         *("InstanceNormalization", "InstanceNormalizationGrad"),

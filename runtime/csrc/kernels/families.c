@@ -40,6 +40,7 @@
     _(GROUP_NORMS)         \
     _(INTEGERS)            \
     _(JOINS)               \
+    _(LINEAR_ATTENTIONS)   \
     _(LINE_CONVOLUTIONS)   \
     _(LOSSES)              \
     _(MATRICES)            \

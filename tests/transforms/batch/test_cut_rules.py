@@ -106,6 +106,12 @@ def _loss_grads() -> Iterator[_Case]:
         yield "NegativeLogLikelihoodLossGrad", [grad, _LABELS], [None, 0], shaped, 0
 
 
+_LINEAR: list[Array | None] = [
+    floats(4, 2, 5, 6),
+    *(floats(3, 4, 2, 1, size) for size in (5, 5, 6)),
+    floats(3, 4, 2, 5, 1),
+    floats(3, 4, 2, 1, 1),
+]
 CASES: list[_Case] = [
     # elementwise: operands that broadcast are cut where they have the batch
     ("Relu", [floats(4, 3)], [0], {}, 0),
@@ -245,6 +251,9 @@ CASES: list[_Case] = [
      [1, None, None, None, None, None],
      {"direction": "forward", "activations": ("sigmoid", "tanh", "tanh"),
       "alphas": (0.0,) * 3, "betas": (0.0,) * 3}, 2),
+    ("LinearAttention", _LINEAR, [0, *[1] * 5], {}, 1),
+    ("LinearAttentionGrad", [*_LINEAR, floats(3, 4, 2, 1, 6), floats(4, 2, 5, 6)],
+     [0, *[1] * 6, 0], {"wanted": (1, 0, 5)}, 1),
 ]  # fmt: skip
 
 

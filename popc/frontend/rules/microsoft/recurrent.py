@@ -7,14 +7,12 @@ sizes of their keys and values.
 from __future__ import annotations
 
 from math import prod, sqrt
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import onnx
-from onnx import helper
 
 from popc.frontend.node import Node
-from popc.frontend.rules.common import Given, converted, standard_op, standard_ops
+from popc.frontend.rules.common import Given, converted, standard_op
 from popc.frontend.rules.microsoft.operators import microsoft_domain, plus, times
 from popc.frontend.rules.moves import emit_reshape, emit_slice, emit_transpose
 from popc.frontend.values import Value
@@ -209,47 +207,29 @@ def _recurrence(
     node: Node, state: Tensor, scanned: dict[str, Tensor], rows: int, shape: Shape
 ) -> tuple[Tensor, list[Tensor]]:
     """The answers [T, B, N, queries, V], and the states after the last tokens that are kept."""
-    body = _body(tuple(scanned), every_state=_state_window(node) > 1 and rows > 1)
-    attributes: dict[str, Given] = {"body": body, "num_scan_inputs": len(scanned)}
-    results = standard_ops(
-        node, "Scan", [state, *scanned.values()], attributes, outputs=len(body.output)
-    )
-    if len(results) == 2:
-        return results[1], [results[0]]
-    first = rows - min(rows, _state_window(node))
-    whole = [range(dim) for dim in shape]
-    states = [
-        emit_reshape(node, emit_slice(node, results[2], [range(t, t + 1), *whole]), shape)
-        for t in range(first, rows)
-    ]
-    return results[1], states
+    kept = min(rows, max(_state_window(node), 1))
+    answers, states, start = [], [state], 0
+    for end in range(rows - kept + 1, rows + 1) if rows else (0,):
+        tokens = {
+            name: _tokens(node, x, range(start, end), shape[1]) for name, x in scanned.items()
+        }
+        operands = [states[-1], *(tokens.get(name) for name in "qkvgb")]
+        answer, state = node.emit_all("LinearAttention", operands)
+        answers.append(answer)
+        states.append(state)
+        start = end
+    joined = answers[0] if len(answers) == 1 else node.emit("Concat", answers, {"axis": 0})
+    return joined, states[1:]
 
 
-def _body(names: tuple[str, ...], *, every_state: bool) -> onnx.GraphProto:
-    """One token: the state and what it meets -> the state, the answer (and the state again)."""
-    nodes, state, value, turned = [], "state", "v", [0, 1, 3, 2]
-
-    def add(op_type: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        nodes.append(helper.make_node(op_type, inputs, [output], **attributes))
-        return output
-
-    fades = "g" in names
-    if "b" in names:
-        key = "k"
-        if fades:  # of the key, so that the state is only written once
-            key = add("Mul", ["k", add("Transpose", ["g"], "row", perm=turned)], "faded_key")
-        known = add("MatMul", [key, state], "known")
-        value = add("Mul", [add("Sub", ["v", known], "news"), "b"], "learnt")
-    if fades:
-        state = add("Mul", [state, "g"], "faded")
-    column = add("Transpose", ["k"], "column", perm=turned)
-    state = add("Add", [state, add("Mul", [column, value], "outer")], "next")
-    results = [state, add("MatMul", ["q", state], "answer")]
-    if every_state:
-        results.append(add("Identity", [state], "kept"))
-    infos = [onnx.ValueInfoProto(name=name) for name in ("state", *names)]
-    outs = [onnx.ValueInfoProto(name=name) for name in results]
-    return helper.make_graph(nodes, "token", infos, outs)
+def _tokens(node: Node, x: Tensor, chosen: range, heads: int) -> Tensor:
+    """Some of the tokens [T, B, N, rows, columns]; what all heads share is spread to them."""
+    length, batch, own, *matrix = x.type.shape
+    if own != heads:
+        x = node.emit("Expand", [x], {"shape": (length, batch, heads, *matrix)})
+    if len(chosen) == length:
+        return x
+    return emit_slice(node, x, [chosen, *(range(dim) for dim in x.type.shape[1:])])
 
 
 # -- gates -----------------------------------------------------------------------------------------

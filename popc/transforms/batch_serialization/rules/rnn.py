@@ -43,8 +43,26 @@ def _layer_grad(kind: str) -> Rule:
     return rule
 
 
+def _linear_attention(case: Case) -> Cut | str:
+    """A state, and tokens of five operands."""
+    operands: dict[int, int | None] = {0: 0, **dict.fromkeys(range(1, 6), 1)}
+    if not any(case.axis(index) == axis for index, axis in operands.items()):
+        return NOT_BATCH
+    return case.cut(operands, (1, 0))
+
+
+def _linear_attention_grad(case: Case) -> Cut | str:
+    """The same, and the gradients of the answers and of the last state."""
+    operands: dict[int, int | None] = {0: 0, **dict.fromkeys(range(1, 7), 1), 7: 0}
+    if not any(case.axis(index) == axis for index, axis in operands.items()):
+        return NOT_BATCH
+    return case.cut(operands, [min(index, 1) for index in case.integers("wanted")])
+
+
 RULES: Final[dict[str, Rule]] = {
     **{f"{kind}Grad": _layer_grad(kind) for kind in _SEVENTH},
     **{kind: _layer(kind) for kind in _SEVENTH},
     "DynamicQuantizeLSTM": _layer("LSTM"),
+    "LinearAttention": _linear_attention,
+    "LinearAttentionGrad": _linear_attention_grad,
 }

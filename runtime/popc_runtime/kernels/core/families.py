@@ -325,6 +325,10 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "LSTMGrad",
         "RNNGrad",
     ),
+    "rnn_linear": (
+        "LinearAttention",
+        "LinearAttentionGrad",
+    ),
     "scatter": (
         "ScatterElements",
         "ScatterND",

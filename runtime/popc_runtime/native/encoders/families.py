@@ -275,6 +275,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
         "LSTM",
         "RNN",
     ),
+    "rnn_linear": ("LinearAttention",),
     "scatter": (
         "ScatterElements",
         "ScatterND",
