@@ -10,7 +10,7 @@ value: the host writes it, such as keys of what an encoder has read.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Final
@@ -82,20 +82,20 @@ NO_STATES: Final = States()
 
 
 def advise_on_caches(
-    loaded: LoadedModel, hint: SpokenHint, inputs: Iterable[OpenInput]
+    loaded: LoadedModel, hint: SpokenHint, inputs: Sequence[OpenInput]
 ) -> SpokenHint:
-    """``hint`` on open dimensions, with what may be said instead of those of caches."""
-    outputs = {info.name for info in loaded.proto.graph.output}
-    open_ = {each.name for each in inputs}
+    """``hint`` on open dimensions, with what may be said instead of those that grow."""
+    outputs = {info.name: info for info in loaded.proto.graph.output}
     for given in map(DeclaredInput.of, loaded.inputs):
-        axes = (
-            _open_axes(given, ()) if given.name in open_ and _by_name(given.name, outputs) else ()
-        )
-        for axis in axes:
+        left = next((each.dims for each in inputs if each.name == given.name), ())
+        present = _by_name(given.name, outputs) if left else ""
+        after = (DeclaredInput.of(outputs[present]).dims or ()) if present else ()
+        for axis in _open_axes(given, ()) if present else ():
             name = (given.dims or ())[axis] or given.name
-            tail = "; or let the program keep the caches, which may have N rows then: "
-            python = f'{hint}{tail}options={{"bounds": {{"{name}": N}}}}'
-            return SpokenHint(python, f"{hint.command_line}{tail}--bound '{name}=N'")
+            if not isinstance(left[axis], int) and name not in after[axis : axis + 1]:
+                tail = "; or let the program keep the caches, which may have N rows then: "
+                python = f'{hint}{tail}options={{"bounds": {{"{name}": N}}}}'
+                return SpokenHint(python, f"{hint.command_line}{tail}--bound '{name}=N'")
     return hint
 
 

@@ -202,3 +202,25 @@ def test_all_that_is_kept_may_be_held() -> None:
     program.state.write({"h": h})
     for _ in range(2):
         np.testing.assert_allclose(program.run(x=x)["hn"], np.tanh(x + h), rtol=1e-5)
+
+
+_DEEP: Final = """<ir_version: 10, opset_import: ["": 20]>
+deep (float[1, 1, D] x, float[1, P, D] past_key) => (float[1, T, D] present_key)
+{
+    present_key = Concat<axis = 1>(past_key, x)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("bounds", "advised"),
+    [
+        pytest.param({}, True, id="open"),
+        pytest.param({"P": 4}, False, id="kept"),
+    ],
+)
+def test_only_what_grows_is_said_to_be_kept(bounds: dict[str, int], *, advised: bool) -> None:
+    with pytest.raises(UsageError, match="'D'") as caught:
+        _kept(_DEEP, bounds=bounds)
+    assert ('options={"bounds": {"P": N}}' in str(caught.value.hint)) is advised
+    assert '"D": N' not in str(caught.value.hint)
