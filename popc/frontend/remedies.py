@@ -102,9 +102,16 @@ def _labels(open_: Sequence[OpenInput]) -> dict[OpenDim, str]:
             word = axes[axis] if axes else f"DIM{axis}"
             if dim.symbol:
                 word = re.sub(r"\W+", "_", dim.symbol).strip("_").upper() or word
-            is_batch = axis == 0 and len(given.dims) > 1
+            is_batch = (axis == 0 and len(given.dims) > 1) or _is_of_state(given, axis, open_)
             labels[dim] = "" if is_batch or labels.get(dim) == "" else word
     return labels
+
+
+def _is_of_state(given: OpenInput, axis: int, open_: Sequence[OpenInput]) -> bool:
+    """True for the batch of a recurrent state [layers, ?, units], beside an input that has one."""
+    if len(given.dims) != 3 or axis != 1 or not all(isinstance(given.dims[n], int) for n in (0, 2)):
+        return False
+    return any(other is not given and not isinstance(other.dims[0], int) for other in open_)
 
 
 def _bounds(works: Callable[[int], bool | None]) -> str:

@@ -87,6 +87,16 @@ def test_names_of_dimensions_become_words() -> None:
     assert shell == f"--dim N=1 --dim height=HEIGHT --dim new_width=NEW_WIDTH{bounds}"
 
 
+def test_states_have_the_batch_in_the_middle() -> None:
+    model = _parsed("g (float[N, L] x, float[2, B, 8] h) => (y, z) { y = Relu(x) z = Relu(h) }")
+    for given in model.graph.input:
+        for dim in given.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_param = "?"
+    _, shell = _hint(model, UsageError)
+    assert shell == "--shape x=1,LENGTH --shape h=2,1,8"
+
+
 def test_a_size_that_is_given_is_part_of_what_is_tried() -> None:
     model = _parsed(f"g (float[N, 3, H, W] x, float[N] z) => (y) {_CONV}")
     _, shell = _hint(model, UsageError, dims={"H": 9})
