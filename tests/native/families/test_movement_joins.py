@@ -1,4 +1,4 @@
-"""Tensors that lie side by side in rows, joined and parted: what numpy's indexing makes of them."""
+"""Joins, parts and triangles of tensors: what numpy's indexing makes of them."""
 
 from __future__ import annotations
 
@@ -167,3 +167,24 @@ def test_wide_rows_are_left_to_copies_that_threads_share(library: Library) -> No
     out = np.empty((2, 20003), np.float32)
     assert _run(library, "Concat", list(parts), [out], {"axis": 1}, 2) == "Move"
     assert _same(out, np.hstack(parts))
+
+
+@pytest.mark.parametrize("dtype", _TYPES)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (17, 33), (2, 3, 40, 31), (300, 200)])
+@pytest.mark.parametrize("upper", [0, 1])
+def test_triangles(library: Library, dtype: str, shape: tuple[int, ...], upper: int) -> None:
+    x = np.empty(shape, dtype)
+    _numbers(x, upper)
+    wide = np.zeros((*shape[:-1], 2 * shape[-1]), dtype)
+    wide[..., ::2] = x
+    rows, columns = np.indices(shape[-2:])
+    for diagonal in (-400, -shape[-2], -2, -1, 0, 1, shape[-1] - 1, shape[-1], 1 << 62):
+        kept = columns - rows >= diagonal if upper else columns - rows <= diagonal
+        expected = x.copy()
+        expected.view(np.uint8).reshape(*shape, -1)[..., ~kept, :] = 0
+        for operand in (x, wide[..., ::2]):
+            for threads in (1, 3, 16):
+                out = np.ones(shape, dtype)
+                inputs = [operand, np.array(diagonal, np.int64)]
+                _run(library, "Trilu", inputs, [out], {"upper": upper}, threads)
+                assert _same(out, expected)

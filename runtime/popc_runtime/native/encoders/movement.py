@@ -113,16 +113,16 @@ def _reverse(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | Non
 
 
 def _triangle(binding: NativeBinding, numbers: Mapping[str, int]) -> Record | None:
-    """X, number of the diagonal? {upper}: copied, then cleared on one side of it."""
+    """X, number of the diagonal? {upper}; what lies in another order is copied first."""
     del numbers
     x, out, diagonal = binding.input(0), binding.output(), binding.optional(1)
     if x.size == 0 or x.ndim >= MAX_RANK or not out.is_contiguous:
         return None
     if diagonal is not None and diagonal.dtype is not DType.INT64:
         return None
-    before = copied(binding, 0)
-    words = (*tensors(out, diagonal), binding.integer("upper", 1))
-    return Record("ClearTriangle", words, (x, out), before=before)
+    source, before = (x, ()) if x.is_contiguous else (out, copied(binding, 0))
+    words = (*tensors(source, out, diagonal), binding.integer("upper", 1))
+    return Record("Triangle", words, (x, out), before=before)
 
 
 ENCODERS: Final[dict[str, Encoder]] = {
