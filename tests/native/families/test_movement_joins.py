@@ -188,3 +188,20 @@ def test_triangles(library: Library, dtype: str, shape: tuple[int, ...], upper: 
                 inputs = [operand, np.array(diagonal, np.int64)]
                 _run(library, "Trilu", inputs, [out], {"upper": upper}, threads)
                 assert _same(out, expected)
+
+
+@pytest.mark.parametrize("dtype", _TYPES)
+@pytest.mark.parametrize("rows", [1, 3, 7, 8, 9, 15, 16, 17, 33, 300])
+def test_turned_matrices(library: Library, dtype: str, rows: int) -> None:
+    """Some lie in wider rows; those of the result are wider, too, or lie side by side."""
+    for columns in (1, 2, 5, 7, 8, 9, 16, 23, 24, 31, 64, 65, 257):
+        for gaps in ((0, 0), (0, 1), (3, 5)):
+            x = _Memory((2, rows, columns), dtype, (0, 1, 2), (0, *gaps))
+            out = _Memory((2, columns, rows), dtype, (0, 1, 2), (0, *gaps[::-1]))
+            _numbers(x.array, rows + columns)
+            before = out.rest()
+            for threads in (1, 3):
+                out.array[...] = 0
+                _run(library, "Transpose", [x.array], [out.array], {"perm": (0, 2, 1)}, threads)
+                assert _same(out.array, np.stack([each.T for each in x.array]))
+            assert out.rest() == before

@@ -6,6 +6,7 @@
 #include "../support/simd.h"
 #include "../support/lines.h"
 #include "../support/sizes.h"
+#include "turn_words.h"
 
 typedef struct {
     int64_t size;  // bytes of an element
@@ -171,6 +172,12 @@ static bool turn_plane(
         turn_halves(from, apart, to, to_apart, columns, rows);
         return true;
     }
+#if defined(__AVX2__)
+    if (size == 4 && rows >= WORD_SIDE && columns >= WORD_SIDE) {
+        turn_words(from, apart, to, to_apart, columns, rows);
+        return true;
+    }
+#endif
     switch (size) {
         case 1: TURN(uint8_t);
         case 2: TURN(uint16_t);
