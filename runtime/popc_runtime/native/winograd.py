@@ -48,7 +48,7 @@ def as_image(view: View) -> View:
 
 
 def winograd_axes(axes: Iterable[WindowAxis]) -> list[int]:
-    """What the kernel is told of the axes of an image: dilation, and elements before the first."""
+    """The numbers of each axis of an image: its dilation, and elements before the first one."""
     known = [word for axis in axes for word in (axis.dilation, axis.begin)]
     return [1, 0, *known][-4:]
 

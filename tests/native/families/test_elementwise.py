@@ -111,8 +111,8 @@ def test_powers_of_integers_wrap_around(
 def _power(base: int, exponent: int, bits: int) -> int:
     """Modulo so many bits; a reciprocal is rounded toward zero, and that of zero is zero."""
     if exponent >= 0:
-        return pow(base, exponent, 2**bits)
-    return {1: 1, -1: pow(-1, -exponent, 2**bits)}.get(base, 0)
+        return int(pow(base, exponent, 2**bits))
+    return {1: 1, -1: int(pow(-1, -exponent, 2**bits))}.get(base, 0)
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])

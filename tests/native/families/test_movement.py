@@ -21,7 +21,11 @@ MOVED: Final = frozenset(
     }
 )
 _Shapes = list[tuple[int, ...]]
-_CASES: list[tuple[str, _Shapes, _Shapes, dict[str, Any]]] = [
+_Case = tuple[str, _Shapes, _Shapes, dict[str, Any]]
+_HOPS: list[_Case] = [
+    ("Slice", [(99,)], [(n,)], {"starts": (1,), "steps": (98 // n,)}) for n in (49, 32, 24, 9)
+]
+_CASES: list[_Case] = [
     ("Boundary", [(4, 5)], [(4, 5)], {}),
     ("Detach", [(4, 5)], [(4, 5)], {}),
     ("IoTileCopy", [(4, 5)], [(4, 5)], {}),
@@ -38,7 +42,7 @@ _CASES: list[tuple[str, _Shapes, _Shapes, dict[str, Any]]] = [
     ("Split", [(6, 4)], [(2, 4), (1, 4), (3, 4)], {"axis": 0, "split": (2, 1, 3)}),
     ("Slice", [(9, 8)], [(3, 4)], {"starts": (8, 1), "steps": (-3, 2)}),
     ("Slice", [(9,)], [(9,)], {"starts": (8,), "steps": (-1,)}),
-    *(("Slice", [(99,)], [(n,)], {"starts": (1,), "steps": (98 // n,)}) for n in (49, 32, 24, 9)),
+    *_HOPS,
     ("Expand", [(3, 1, 5)], [(2, 3, 4, 5)], {"shape": (2, 3, 4, 5)}),
     ("Tile", [(3, 5)], [(6, 15)], {"repeats": (2, 3)}),
     ("Tile", [(1, 1, 4)], [(3, 2, 4)], {"repeats": (3, 2, 1)}),
