@@ -33,7 +33,9 @@ def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[Wi
     images = [as_image(image) for image in (x, out, residual) if image is not None]
     if not all(is_channels_last(image) or _is_plain(image) for image in images):
         return False
-    window, result = as_image(w).shape[2:], as_image(out).shape
+    # Of packed weights no other view is asked for: it would unpack them.
+    window, result = w.shape[2:], as_image(out).shape
+    window = (1, *window) if x.ndim == 3 else window
     dilations = [axis.dilation for axis in axes]
     if window == (3, 3):
         return winograd_wins(x.shape[1], result, dilations)

@@ -117,6 +117,28 @@ def test_winograd(channels: int, outs: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert used == {"WinogradConv_f32"}
 
 
+@pytest.mark.parametrize(("taps", "size"), [((5,), (61,)), ((1, 3), (3, 40)), ((11, 1), (50, 2))])
+@pytest.mark.parametrize(("channels", "outs"), [(16, 1), (33, 48), (40, 17)])
+def test_winograd_along_one_axis(
+    channels: int,
+    outs: int,
+    taps: tuple[int, ...],
+    size: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lines among them: another view of packed weights would unpack them."""
+    monkeypatch.setattr(winograd, "winograd_rows_win", lambda *_: True)
+    monkeypatch.setattr(PackedView, "address", property(_refuse))
+    x, w = _last(_numbers(1, channels, *size)), _numbers(outs, channels, *taps, seed=1)
+    pads = tuple(tap // 2 for tap in taps) * 2
+    used = _compare([x, w, None, None], (1, outs, *size), {"pads": pads})
+    assert used == {"WinogradConv_f32"}
+
+
+def _refuse(view: PackedView) -> int:
+    raise AssertionError(f"{view.shape} is unpacked")
+
+
 @pytest.mark.parametrize(
     ("kernel", "groups", "outs", "shift"),
     [
