@@ -12,6 +12,7 @@ from popc_runtime.native.views import View
 
 __all__ = ["as_image", "winograd_adds", "winograd_axes", "winograd_suits"]
 
+_LEAST_CHANNELS: Final = 16  # that the kernel reads, as many as a vector has at most
 _LEAST_TAPS: Final = 3  # along one axis
 _MOST_TAPS: Final = 32
 
@@ -28,7 +29,9 @@ def winograd_suits(operands: Sequence[View | None], out: View, axes: Sequence[Wi
     x, w, residual = operands
     assert x is not None
     assert w is not None
-    if x.ndim not in (3, 4) or any(axis.stride != 1 for axis in axes):
+    if x.ndim not in (3, 4) or x.shape[1] < _LEAST_CHANNELS:
+        return False
+    if any(axis.stride != 1 for axis in axes):
         return False
     images = [as_image(image) for image in (x, out, residual) if image is not None]
     if not all(is_channels_last(image) or _is_plain(image) for image in images):
