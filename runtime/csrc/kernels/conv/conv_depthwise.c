@@ -43,8 +43,11 @@ static void release(void *argument) {
 }
 
 static bool is_whole(const Conv *conv) {
-    for (int axis = 0; axis < AXES; axis++)
-        if (conv->before[axis] || conv->size[axis] != conv->taps[axis]) return false;
+    for (int axis = 0; axis < AXES; axis++) {
+        // Taps that lie apart reach beyond an image of as many elements.
+        const bool apart = conv->taps[axis] > 1 && conv->dilation[axis] > 1;
+        if (apart || conv->before[axis] || conv->size[axis] != conv->taps[axis]) return false;
+    }
     return conv->plain && conv->pixels == 1;
 }
 
