@@ -228,3 +228,23 @@ void ISA(lay_out_channel)(const Conv *conv, const float *channel, float *plane) 
             }
     }
 }
+
+typedef struct {
+    const Conv *conv;
+    float *planes;
+} Layout;
+
+static void lay_out(void *context, int64_t chunk, int thread) {
+    (void)thread;
+    const Layout *layout = context;
+    const Conv *conv = layout->conv;
+    const int64_t channels = conv->groups * conv->in;
+    const float *channel = conv->x + chunk / channels * conv->x_batch +
+                           chunk % channels * conv->x_channel;
+    ISA(lay_out_channel)(conv, channel, layout->planes + chunk * conv->plane);
+}
+
+void ISA(lay_out_input)(const Conv *conv, const Run *run, float *planes) {
+    Layout layout = {conv, planes};
+    share_chunks(run, conv->batch * conv->groups * conv->in, lay_out, &layout);
+}

@@ -56,4 +56,14 @@ int64_t ISA(tap_offset)(const Conv *conv, int64_t tap);
 // Copies one channel of the input into phases, surrounded by `outside`.
 void ISA(lay_out_channel)(const Conv *conv, const float *channel, float *plane);
 
+// All channels of the input, one plane behind the other.
+void ISA(lay_out_input)(const Conv *conv, const Run *run, float *planes);
+
+// The first channel of an image and group: among `planes`, or where the input lies if there are none.
+static inline const float *channels_of(const Conv *conv, const float *planes, int64_t number) {
+    if (planes) return planes + number * conv->in * conv->plane;
+    return conv->x + number / conv->groups * conv->x_batch +
+           number % conv->groups * conv->in * conv->x_channel;
+}
+
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conv.h"
+#include "filters.h"
 #include "../support/chunks.h"
 
 // Panels of a chunk: their slices stay in the second cache.  Of short windows there are more, so that
@@ -20,8 +20,7 @@ typedef struct {
     int64_t k;  // in * window
     bool direct;  // windows are single pixels: the input is read where it lies
     bool by_lines;  // windows need not be collected where they are in one line
-    float *packed;  // constant weights, group after group
-    int64_t packed_group;  // floats
+    Filters filters;
     int64_t *offsets;  // of each of the k numbers of a window, from the place of its pixel
     int64_t input_floats;  // of the laid out input
     int64_t column_group;  // pixels of a chunk
@@ -33,8 +32,7 @@ typedef struct {
 typedef struct {
     const State *state;
     const Run *run;
-    const float *weights;
-    float *input;
+    const float *weights, *input;  // the latter NULL: read in place
     float *windows;  // those collected early
 } Job;
 
@@ -46,13 +44,6 @@ static bool reads_in_place(const Conv *conv) {
         if (conv->stride[axis] != 1 || conv->before[axis] || conv->size[axis] != conv->result[axis])
             return false;
     return conv->window == 1;
-}
-
-static void pack_weights(const State *state, float *to, int64_t group) {
-    const Conv *conv = &state->conv;
-    ISA(pack_panels)(
-        to + group * state->packed_group, conv->w + group * conv->out * state->k, state->k, 1,
-        conv->out, state->k, TILE_ROWS);
 }
 
 // Pixels are divided among chunks, and channels too where there are few pixels.
@@ -80,7 +71,7 @@ static void choose_groups(State *state, const Needs *needs) {
 
 static void release(void *argument) {
     State *state = argument;
-    free(state->packed);
+    ISA(free_filters)(&state->filters);
     free(state->offsets);
     free(state);
 }
@@ -93,12 +84,7 @@ static bool allocate(State *state) {
     for (int64_t i = 0; i < state->k; i++)
         state->offsets[i] = i / conv->window * plane +
                             (state->direct ? 0 : ISA(tap_offset)(conv, i % conv->window));
-    if (!conv->constant) return true;
-    state->packed =
-        aligned_alloc(64, (size_t)padded(state->packed_group * conv->groups, 16) * sizeof(float));
-    for (int64_t group = 0; state->packed && group < conv->groups; group++)
-        pack_weights(state, state->packed, group);
-    return state->packed != NULL;
+    return ISA(prepare_filters)(&state->filters, conv, TILE_ROWS);
 }
 
 static bool is_read_by_lines(const State *state) {
@@ -119,7 +105,6 @@ static void *prepare(Params *params, Needs *needs) {
     state->k = conv->in * conv->window;
     state->direct = reads_in_place(conv);
     state->by_lines = is_read_by_lines(state);
-    state->packed_group = padded(conv->out, TILE_ROWS) * state->k;
     if (!allocate(state)) {
         release(state);
         return NULL;
@@ -130,7 +115,7 @@ static void *prepare(Params *params, Needs *needs) {
         state->direct
             ? 0
             : padded(conv->batch * conv->groups * conv->in * conv->plane + TILE_COLUMNS, 16);
-    const int64_t weights = conv->constant ? 0 : state->packed_group * conv->groups;
+    const int64_t weights = filter_floats(&state->filters);
     const int64_t depth = lesser(state->k, DEPTH);
     const int64_t windows = state->early ? conv->batch * conv->groups * state->panels_size + 64 : 0;
     needs->shared = (state->input_floats + weights + windows) * (int64_t)sizeof(float);
@@ -142,22 +127,6 @@ static void *prepare(Params *params, Needs *needs) {
 }
 
 // -- running --------------------------------------------------------------------------------------
-
-static void lay_out(void *context, int64_t chunk, int thread) {
-    (void)thread;
-    const Job *job = context;
-    const Conv *conv = &job->state->conv;
-    const int64_t channels = conv->groups * conv->in;
-    const float *channel = conv->x + chunk / channels * conv->x_batch +
-                           chunk % channels * conv->x_channel;
-    ISA(lay_out_channel)(conv, channel, job->input + chunk * conv->plane);
-}
-
-static void pack_group(void *context, int64_t chunk, int thread) {
-    (void)thread;
-    const Job *job = context;
-    pack_weights(job->state, (float *)job->weights, chunk);
-}
 
 // Pixels of a panel whose windows lie side by side.
 typedef struct {
@@ -212,13 +181,6 @@ static void collect(
     }
 }
 
-static const float *input_of(const Job *job, int64_t plane) {
-    const Conv *conv = &job->state->conv;
-    if (!job->state->direct) return job->input + plane * conv->in * conv->plane;
-    return conv->x + plane / conv->groups * conv->x_batch +
-           plane % conv->groups * conv->in * conv->x_channel;
-}
-
 // Panels of one slice of the windows lie one behind the other, slice after slice.
 static void collect_early(void *context, int64_t chunk, int thread) {
     (void)thread;
@@ -228,7 +190,7 @@ static void collect_early(void *context, int64_t chunk, int thread) {
     const int64_t slices = ceil_div(state->k, DEPTH);
     const int64_t plane = chunk / slices, done = chunk % slices * DEPTH;
     const int64_t depth = state->k - done < DEPTH ? state->k - done : DEPTH;
-    const float *input = input_of(job, plane);
+    const float *input = channels_of(&state->conv, job->input, plane);
     float *windows = job->windows + plane * state->panels_size + done * all;
     for (int64_t j = 0; j < pixels; j += TILE_COLUMNS) {
         const int count = pixels - j < TILE_COLUMNS ? (int)(pixels - j) : TILE_COLUMNS;
@@ -262,7 +224,7 @@ static const float *line_of(const State *state, const float *input, int64_t firs
 static void collect_late(
     const Job *job, int64_t plane, int64_t first, int64_t width, float *own, Windows *windows) {
     const int64_t begin = windows->done, end = begin + windows->depth;
-    const float *input = input_of(job, plane);
+    const float *input = channels_of(&job->state->conv, job->input, plane);
     windows->collected = own;
     for (int64_t j = 0; j < width; j += TILE_COLUMNS, own += TILE_COLUMNS * windows->depth) {
         const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;
@@ -333,7 +295,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
     const int64_t group = plane % conv->groups;
     const int64_t width = lesser(conv->pixels - first, state->column_group);
     const int64_t height = conv->out - top < state->row_group ? conv->out - top : state->row_group;
-    const float *left = job->weights + group * state->packed_group + top * state->k;
+    const float *left = job->weights + group * state->filters.group + top * state->k;
     Epilogue epilogue = conv->epilogue;
     if (epilogue.row_bias) epilogue.row_bias += group * conv->out;
     if (epilogue.residual) epilogue.residual += plane * conv->out * conv->pixels;
@@ -355,17 +317,15 @@ static void convolve(void *context, int64_t chunk, int thread) {
 static Failure run_conv(const void *argument, const Run *run) {
     const State *state = argument;
     const Conv *conv = &state->conv;
-    Job job = {state, run, state->packed, (float *)run->shared, NULL};
-    const int64_t weights = conv->constant ? 0 : state->packed_group * conv->groups;
+    float *input = state->direct ? NULL : (float *)run->shared;
+    float *memory = (float *)run->shared + state->input_floats;
+    Job job = {state, run, ISA(packed_filters)(&state->filters, run, memory), input, NULL};
+    const int64_t weights = filter_floats(&state->filters);
     job.windows = (float *)run->shared + padded(state->input_floats + weights, 16);
-    if (!conv->constant) {
-        job.weights = (float *)run->shared + state->input_floats;
-        share_chunks(run, conv->groups, pack_group, &job);
-    }
-    if (!state->direct) {
+    if (input) {
         const int64_t used = conv->batch * conv->groups * conv->in * conv->plane;
-        memset(job.input + used, 0, (size_t)(state->input_floats - used) * sizeof(float));
-        share_chunks(run, conv->batch * conv->groups * conv->in, lay_out, &job);
+        memset(input + used, 0, (size_t)(state->input_floats - used) * sizeof(float));
+        ISA(lay_out_input)(conv, run, input);
     }
     if (state->early)
         share_chunks(

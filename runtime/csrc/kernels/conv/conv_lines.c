@@ -7,18 +7,17 @@
 #include <string.h>
 
 #include "copies.h"
+#include "filters.h"
 
 typedef struct {
     Conv conv;
     int64_t k;  // in * window
-    int64_t rows;  // of the weights that are multiplied at once
+    Filters filters;
     Copies copies;
     int64_t image;  // floats of all channels and taps
     int64_t vectors;  // of the pixels of an image
     int64_t images;  // of a chunk
     int64_t *offsets;  // of each of the k numbers of a window, from the place of its pixel
-    float *packed;  // constant weights, group after group
-    int64_t packed_group;  // floats
 } State;
 
 typedef struct {
@@ -31,23 +30,10 @@ typedef struct {
 
 static void release(void *argument) {
     State *state = argument;
-    free(state->packed);
+    ISA(free_filters)(&state->filters);
     free(state->offsets);
     ISA(free_copies)(&state->copies);
     free(state);
-}
-
-static int rows_of(const State *state, int64_t first) {
-    return (int)lesser(state->conv.out - first, state->rows);
-}
-
-static void pack_weights(const State *state, float *to, int64_t group) {
-    const Conv *conv = &state->conv;
-    to += group * state->packed_group;
-    for (int64_t i = 0; i < conv->out; i += state->rows, to += TILE_ROWS * state->k)
-        ISA(pack_panels)(
-            to, conv->w + (group * conv->out + i) * state->k, state->k, 1, rows_of(state, i),
-            state->k, TILE_ROWS);
 }
 
 static bool allocate(State *state) {
@@ -57,12 +43,7 @@ static bool allocate(State *state) {
     for (int64_t i = 0; i < state->k; i++)
         state->offsets[i] =
             ISA(copied_offset)(&state->copies, conv->in, i / conv->window, i % conv->window);
-    if (!conv->constant) return true;
-    state->packed =
-        aligned_alloc(64, (size_t)padded(state->packed_group * conv->groups, 16) * sizeof(float));
-    for (int64_t group = 0; state->packed && group < conv->groups; group++)
-        pack_weights(state, state->packed, group);
-    return state->packed != NULL;
+    return ISA(prepare_filters)(&state->filters, conv, even_rows(conv->out));
 }
 
 static int64_t input_floats(const State *state) {
@@ -78,8 +59,6 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     state->k = conv->in * conv->window;
-    state->rows = even_rows(conv->out);
-    state->packed_group = ceil_div(conv->out, state->rows) * TILE_ROWS * state->k;
     state->image = conv->in * conv->taps[2] * state->copies.floats;
     state->vectors = ceil_div(conv->pixels, LANES);
     // A tile has two vectors, which may be those of two images.
@@ -89,19 +68,13 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     const int64_t size = sizeof(float);
-    needs->shared = conv->constant ? 0 : state->packed_group * conv->groups * size;
+    needs->shared = filter_floats(&state->filters) * size;
     needs->own = (input_floats(state) + conv->out * TILE_COLUMNS) * size;
     images_lie_anywhere(needs, conv);
     return state;
 }
 
 // -- running --------------------------------------------------------------------------------------
-
-static void pack_group(void *context, int64_t chunk, int thread) {
-    (void)thread;
-    const Job *job = context;
-    pack_weights(job->state, (float *)job->weights, chunk);
-}
 
 // What a vector of a tile is: pixels of an image.
 typedef struct {
@@ -127,10 +100,10 @@ static void multiply_tile(
     for (int64_t done = 0; done < state->k; done += DEPTH) {
         const int64_t depth = state->k - done < DEPTH ? state->k - done : DEPTH;
         const float *panel = weights + done * TILE_ROWS;
-        for (int64_t i = 0; i < conv->out; i += state->rows, panel += TILE_ROWS * state->k)
+        for (int64_t i = 0; i < conv->out; i += state->filters.rows, panel += TILE_ROWS * state->k)
             ISA(multiply_lines)(
                 panel, right, state->offsets + done, depth, sums + i * TILE_COLUMNS, TILE_COLUMNS,
-                LANES, rows_of(state, i), done > 0, NO_ENDING);
+                LANES, (int)lesser(conv->out - i, state->filters.rows), done > 0, NO_ENDING);
     }
 }
 
@@ -140,7 +113,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
     const Conv *conv = &state->conv;
     const int64_t group = chunk % conv->groups, first = chunk / conv->groups * state->images;
     const int64_t images = lesser(conv->batch - first, state->images);
-    const float *weights = job->weights + group * state->packed_group;
+    const float *weights = job->weights + group * state->filters.group;
     float *input = (float *)job->run->own[thread], *sums = input + input_floats(state);
     for (int64_t i = 0; i < images; i++)
         ISA(copy_channels)(
@@ -169,8 +142,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
 static Failure run_lines(const void *argument, const Run *run) {
     const State *state = argument;
     const Conv *conv = &state->conv;
-    Job job = {state, run, state->packed ? state->packed : (const float *)run->shared};
-    if (!state->packed) share_chunks(run, conv->groups, pack_group, &job);
+    Job job = {state, run, ISA(packed_filters)(&state->filters, run, (float *)run->shared)};
     share_chunks(run, conv->groups * ceil_div(conv->batch, state->images), convolve, &job);
     return OK;
 }

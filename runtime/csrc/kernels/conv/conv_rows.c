@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "../support/chunks.h"
-#include "conv.h"
+#include "filters.h"
 
 enum {
     FEW_CHUNKS = 8,
@@ -19,28 +19,25 @@ enum {
 typedef struct {
     Conv conv;
     int64_t k;  // in * window
-    int64_t rows;  // of the weights that are multiplied at once
+    Filters filters;
     bool in_place;  // there are no rims
     int64_t vectors;  // of a row of the result
     int64_t lines, bands;  // rows of the result in a chunk; chunks of an image
     int64_t *offsets;  // of each of the k numbers of a window, from the place of its pixel
-    float *packed;  // constant weights, group after group
-    int64_t packed_group;  // floats
     int64_t input_floats;  // of the laid out input
 } State;
 
 typedef struct {
     const State *state;
     const Run *run;
-    const float *weights;
-    float *input;
+    const float *weights, *input;  // the latter NULL: read in place
 } Job;
 
 // -- preparing ------------------------------------------------------------------------------------
 
 static void release(void *argument) {
     State *state = argument;
-    free(state->packed);
+    ISA(free_filters)(&state->filters);
     free(state->offsets);
     free(state);
 }
@@ -63,19 +60,6 @@ static int64_t place_of(const Conv *conv, int64_t tap) {
     return place;
 }
 
-static int rows_of(const State *state, int64_t first) {
-    return (int)lesser(state->conv.out - first, state->rows);
-}
-
-static void pack_weights(const State *state, float *to, int64_t group) {
-    const Conv *conv = &state->conv;
-    to += group * state->packed_group;
-    for (int64_t i = 0; i < conv->out; i += state->rows, to += TILE_ROWS * state->k)
-        ISA(pack_panels)(
-            to, conv->w + (group * conv->out + i) * state->k, state->k, 1, rows_of(state, i),
-            state->k, TILE_ROWS);
-}
-
 static bool allocate(State *state) {
     const Conv *conv = &state->conv;
     const int64_t plane = state->in_place ? conv->x_channel : conv->plane;
@@ -86,12 +70,7 @@ static bool allocate(State *state) {
         const int64_t place = state->in_place ? place_of(conv, tap) : ISA(tap_offset)(conv, tap);
         state->offsets[i] = i / conv->window * plane + place;
     }
-    if (!conv->constant) return true;
-    state->packed =
-        aligned_alloc(64, (size_t)padded(state->packed_group * conv->groups, 16) * sizeof(float));
-    for (int64_t group = 0; state->packed && group < conv->groups; group++)
-        pack_weights(state, state->packed, group);
-    return state->packed != NULL;
+    return ISA(prepare_filters)(&state->filters, conv, even_rows(conv->out));
 }
 
 // Rows of a result of three axes are those of all its slices.
@@ -115,10 +94,8 @@ static void *prepare(Params *params, Needs *needs) {
         return NULL;
     }
     state->k = conv->in * conv->window;
-    state->rows = even_rows(conv->out);
     state->in_place = has_no_rims(conv);
     state->vectors = ceil_div(conv->result[2], LANES);
-    state->packed_group = ceil_div(conv->out, state->rows) * TILE_ROWS * state->k;
     if (!allocate(state)) {
         release(state);
         return NULL;
@@ -126,37 +103,13 @@ static void *prepare(Params *params, Needs *needs) {
     choose_bands(state, needs);
     const int64_t channels = conv->batch * conv->groups * conv->in;
     state->input_floats = state->in_place ? 0 : padded(channels * conv->plane, 16);
-    const int64_t weights = conv->constant ? 0 : state->packed_group * conv->groups;
-    needs->shared = (state->input_floats + weights) * (int64_t)sizeof(float);
+    const int64_t floats = state->input_floats + filter_floats(&state->filters);
+    needs->shared = floats * (int64_t)sizeof(float);
     images_lie_anywhere(needs, conv);
     return state;
 }
 
 // -- running --------------------------------------------------------------------------------------
-
-static void lay_out(void *context, int64_t chunk, int thread) {
-    (void)thread;
-    const Job *job = context;
-    const Conv *conv = &job->state->conv;
-    const int64_t channels = conv->groups * conv->in;
-    const float *channel = conv->x + chunk / channels * conv->x_batch +
-                           chunk % channels * conv->x_channel;
-    ISA(lay_out_channel)(conv, channel, job->input + chunk * conv->plane);
-}
-
-static void pack_group(void *context, int64_t chunk, int thread) {
-    (void)thread;
-    const Job *job = context;
-    pack_weights(job->state, (float *)job->weights, chunk);
-}
-
-// Where the first channel of an image and group begins.
-static const float *input_of(const Job *job, int64_t plane) {
-    const Conv *conv = &job->state->conv;
-    if (!job->state->in_place) return job->input + plane * conv->in * conv->plane;
-    return conv->x + plane / conv->groups * conv->x_batch +
-           plane % conv->groups * conv->in * conv->x_channel;
-}
 
 // A vector of pixels: what its windows begin with, and its results.
 typedef struct {
@@ -195,9 +148,9 @@ static Group group_of(
 static void multiply(
     const State *state, const float *weights, const Group *group, const Epilogue *epilogue,
     bool ends) {
-    const int64_t pixels = state->conv.pixels, out = state->conv.out;
-    for (int64_t i = 0; i < out; i += state->rows, weights += TILE_ROWS * state->k) {
-        const int64_t ahead = greater(lesser(out - i - state->rows, state->rows), 0);
+    const int64_t pixels = state->conv.pixels, out = state->conv.out, rows = state->filters.rows;
+    for (int64_t i = 0; i < out; i += rows, weights += TILE_ROWS * state->k) {
+        const int64_t ahead = greater(lesser(out - i - rows, rows), 0);
         Ending ending = {NULL, ends && epilogue->relu};
         if (ends && epilogue->row_bias) ending.bias = epilogue->row_bias + i;
         for (int64_t v = 0; v < group->count; v += 2) {
@@ -205,10 +158,10 @@ static void multiply(
             const bool both = v + 1 < group->count;
             const float *const right[] = {pair[0].from, both ? pair[1].from : NULL};
             float *to = pair[0].to + i * pixels;
-            expect(to + state->rows * pixels, pixels, ahead, both ? TILE_COLUMNS : LANES);
+            expect(to + rows * pixels, pixels, ahead, both ? TILE_COLUMNS : LANES);
             ISA(multiply_lines)(
                 weights, right, state->offsets, state->k, to, pixels,
-                both ? pair[1].to - pair[0].to : 0, rows_of(state, i), false, ending);
+                both ? pair[1].to - pair[0].to : 0, (int)lesser(out - i, rows), false, ending);
         }
     }
 }
@@ -221,8 +174,8 @@ static void convolve(void *context, int64_t chunk, int thread) {
     const int64_t plane = chunk / state->bands, group = plane % conv->groups;
     const int64_t top = chunk % state->bands * state->lines;
     const int64_t count = lesser(rows_of_result(conv) - top, state->lines) * state->vectors;
-    const float *input = input_of(job, plane);
-    const float *weights = job->weights + group * state->packed_group;
+    const float *input = channels_of(conv, job->input, plane);
+    const float *weights = job->weights + group * state->filters.group;
     float *results = conv->y + plane * conv->out * conv->pixels;
     Epilogue epilogue = conv->epilogue;
     if (epilogue.row_bias) epilogue.row_bias += group * conv->out;
@@ -241,12 +194,10 @@ static Failure run_rows(const void *argument, const Run *run) {
     const State *state = argument;
     const Conv *conv = &state->conv;
     const int64_t planes = conv->batch * conv->groups;
-    Job job = {state, run, state->packed, (float *)run->shared};
-    if (!conv->constant) {
-        job.weights = (float *)run->shared + state->input_floats;
-        share_chunks(run, conv->groups, pack_group, &job);
-    }
-    if (!state->in_place) share_chunks(run, planes * conv->in, lay_out, &job);
+    float *input = state->in_place ? NULL : (float *)run->shared;
+    float *memory = (float *)run->shared + state->input_floats;
+    Job job = {state, run, ISA(packed_filters)(&state->filters, run, memory), input};
+    if (input) ISA(lay_out_input)(conv, run, input);
     share_chunks(run, planes * state->bands, convolve, &job);
     return OK;
 }
