@@ -60,7 +60,7 @@ void ISA(lay_out_channel)(const Conv *conv, const float *channel, float *plane);
 void ISA(lay_out_input)(const Conv *conv, const Run *run, float *planes);
 
 // The first channel of an image and group: among `planes`, or where the input lies if there are none.
-static inline const float *channels_of(const Conv *conv, const float *planes, int64_t number) {
+static inline const float *first_channel_of(const Conv *conv, const float *planes, int64_t number) {
     if (planes) return planes + number * conv->in * conv->plane;
     return conv->x + number / conv->groups * conv->x_batch +
            number % conv->groups * conv->in * conv->x_channel;

@@ -190,7 +190,7 @@ static void collect_early(void *context, int64_t chunk, int thread) {
     const int64_t slices = ceil_div(state->k, DEPTH);
     const int64_t plane = chunk / slices, done = chunk % slices * DEPTH;
     const int64_t depth = state->k - done < DEPTH ? state->k - done : DEPTH;
-    const float *input = channels_of(&state->conv, job->input, plane);
+    const float *input = first_channel_of(&state->conv, job->input, plane);
     float *windows = job->windows + plane * state->panels_size + done * all;
     for (int64_t j = 0; j < pixels; j += TILE_COLUMNS) {
         const int count = pixels - j < TILE_COLUMNS ? (int)(pixels - j) : TILE_COLUMNS;
@@ -224,7 +224,7 @@ static const float *line_of(const State *state, const float *input, int64_t firs
 static void collect_late(
     const Job *job, int64_t plane, int64_t first, int64_t width, float *own, Windows *windows) {
     const int64_t begin = windows->done, end = begin + windows->depth;
-    const float *input = channels_of(&job->state->conv, job->input, plane);
+    const float *input = first_channel_of(&job->state->conv, job->input, plane);
     windows->collected = own;
     for (int64_t j = 0; j < width; j += TILE_COLUMNS, own += TILE_COLUMNS * windows->depth) {
         const int count = width - j < TILE_COLUMNS ? (int)(width - j) : TILE_COLUMNS;

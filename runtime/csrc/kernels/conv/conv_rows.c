@@ -174,7 +174,7 @@ static void convolve(void *context, int64_t chunk, int thread) {
     const int64_t plane = chunk / state->bands, group = plane % conv->groups;
     const int64_t top = chunk % state->bands * state->lines;
     const int64_t count = lesser(rows_of_result(conv) - top, state->lines) * state->vectors;
-    const float *input = channels_of(conv, job->input, plane);
+    const float *input = first_channel_of(conv, job->input, plane);
     const float *weights = job->weights + group * state->filters.group;
     float *results = conv->y + plane * conv->out * conv->pixels;
     Epilogue epilogue = conv->epilogue;
